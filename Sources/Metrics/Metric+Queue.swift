@@ -27,6 +27,10 @@ extension Metric {
         "haul_queue_last_tick_timestamp_seconds", by: "queue",
         help: "Unix time of the last heartbeat of any worker; absent if there was none.")
 
+    package static let queueGroups = gauge(
+        "haul_queue_groups", by: "queue", "waits_for",
+        help: "Groups with waiting jobs: those that wait for their turn, and those that have reached a limit.")
+
     package static let queueEvents = counter(
         "haul_queue_events_total", by: "queue", "event",
         help: "Events that the whole fleet has published, except progress.")
@@ -41,6 +45,11 @@ extension Metric {
         help: "Jobs that were returned to the queue because their worker was lost.")
     package static let queueReceivedBytes = counter(
         "haul_queue_received_bytes_total", by: "queue", help: "Bytes of bodies that have arrived at all workers.")
+    package static let queueSteps = counter(
+        "haul_queue_steps_total", by: "queue", help: "Jobs that the ends of others have pushed (then and else).")
+    package static let queueWebhooks = counter(
+        "haul_queue_webhooks_total", by: "queue",
+        help: "Webhooks that ends of jobs and batches have pushed. Each of them is a job, and ends as one.")
     package static let queueScheduleRuns = counter(
         "haul_queue_schedule_runs_total", by: "queue", "outcome",
         help: "Runs of schedules: pushed, skipped because the last run had not ended, or missed because no worker "
@@ -49,10 +58,30 @@ extension Metric {
         "haul_queue_schedule_lateness_seconds_total", by: "queue",
         help: "How late the pushed runs of schedules were, in all. Divide it by the pushed runs.")
 
+    package static let queueSchedules = gauge(
+        "haul_queue_schedules", by: "queue", help: "Schedules, paused ones included.")
+    package static let queueScheduleOverdue = gauge(
+        "haul_queue_schedule_overdue_seconds", by: "queue",
+        help: "How long the run of a schedule has been due that no worker has pushed yet; 0 if none is due.")
+
+    package static let queueKeptEvents = gauge(
+        "haul_queue_kept_events", by: "queue", help: "Events in the stream that the setting event_stream asks for.")
+    package static let queueOldestKeptEvent = gauge(
+        "haul_queue_oldest_kept_event_timestamp_seconds", by: "queue",
+        help: "Unix time from which on all events are kept; absent if none is.")
+    package static let queueConsumerLag = gauge(
+        "haul_queue_consumer_lag", by: "queue", "group",
+        help: "Events of the stream that no consumer of the group has taken yet; the 20 groups that are farthest "
+            + "behind. Absent if Redis does not know it.")
+    package static let queueConsumerPending = gauge(
+        "haul_queue_consumer_pending", by: "queue", "group",
+        help: "Events that consumers of the group have taken and not acknowledged.")
+
     /// In the order of docs/operate/metrics.md.
     package static let queueMetrics = [
         queueUp, queueJobs, queueOldestWaiting, queueRejected, queueWorkers, queueSlots, queueSlotsTaken, queuePaused,
-        queueMaxRunning, queueLastTick, queueEvents, queueFailures, queueClaims, queueLost, queueReceivedBytes,
-        queueScheduleRuns, queueScheduleLateness,
+        queueMaxRunning, queueLastTick, queueGroups, queueEvents, queueFailures, queueClaims, queueLost,
+        queueReceivedBytes, queueSteps, queueWebhooks, queueScheduleRuns, queueScheduleLateness, queueSchedules,
+        queueScheduleOverdue, queueKeptEvents, queueOldestKeptEvent, queueConsumerLag, queueConsumerPending,
     ]
 }

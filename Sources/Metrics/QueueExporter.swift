@@ -65,8 +65,9 @@ private actor QueueReader {
             guard error.code == .noPermission else { return nil }
             totals = QueueTotals()
         }
+        guard let gauges = try? await queue.gauges() else { return nil }
         let reading = QueueReading(
-            stats: stats, workers: workers.map(\.fields), waited: waited, totals: totals, now: now)
+            stats: stats, workers: workers.map(\.fields), waited: waited, totals: totals, gauges: gauges, now: now)
         last = (reading, .now)
         return reading
     }

@@ -11,13 +11,21 @@ struct QueueReading: Sendable {
     /// The age of the next waiting element in seconds. nil if an ACL forbids reading it.
     let waited: Double?
     let totals: QueueTotals
+    let gauges: QueueGauges
+    /// The time by Redis' clock, unix ms.
+    private let now: Int64
 
     /// The highest count that is accepted. Workers' hashes are not trusted, and the sum of their counts must not
     /// overflow.
     private static let maxCount = 1 << 32
+    /// How many groups of consumers have series of their own: those that are farthest behind.
+    private static let maxConsumers = 20
 
-    init(stats: QueueStats, workers: [[String: String]], waited: Double?, totals: QueueTotals, now: Int64) {
-        (self.stats, self.waited, self.totals) = (stats, waited, totals)
+    init(
+        stats: QueueStats, workers: [[String: String]], waited: Double?, totals: QueueTotals, gauges: QueueGauges,
+        now: Int64
+    ) {
+        (self.stats, self.waited, self.totals, self.gauges, self.now) = (stats, waited, totals, gauges, now)
         for fields in workers {
             guard let seen = fields["seen"].flatMap({ Int64($0) }), seen >= now - Int64(Queue.silence) * 1000 else {
                 continue
@@ -43,6 +51,28 @@ struct QueueReading: Sendable {
         exposition.add(.queuePaused, label, stats.isPaused ? 1 : 0)
         if let maxRunning = stats.maxRunning { exposition.add(.queueMaxRunning, label, maxRunning) }
         if let timestamp = stats.lastTick { exposition.add(.queueLastTick, label, Double(timestamp) / 1000) }
+        let (waiting, limited) = (stats.waiting.groups, Set(stats.waiting.limitedGroups.map(\.group)))
+        exposition.add(.queueGroups, label + [("waits_for", "turn")], waiting.subtracting(limited).count)
+        exposition.add(.queueGroups, label + [("waits_for", "limit")], limited.count)
         totals.add(to: &exposition, label)
+        addGauges(to: &exposition, label)
+    }
+
+    private func addGauges(to exposition: inout Exposition, _ label: Exposition.Labels) {
+        if let schedules = gauges.schedules {
+            exposition.add(.queueSchedules, label, schedules)
+            let overdue = max(0, now - (gauges.nextDue ?? now))
+            exposition.add(.queueScheduleOverdue, label, Double(overdue) / 1000)
+        }
+        if let events = gauges.keptEvents { exposition.add(.queueKeptEvents, label, events) }
+        if let oldest = gauges.oldestEvent { exposition.add(.queueOldestKeptEvent, label, Double(oldest) / 1000) }
+        let consumers = gauges.consumers.sorted {
+            ($1.value.lag ?? 0, $1.value.pending, $0.key) < ($0.value.lag ?? 0, $0.value.pending, $1.key)
+        }
+        for (group, behind) in consumers.prefix(Self.maxConsumers) {
+            let label = label + [("group", group)]
+            if let lag = behind.lag { exposition.add(.queueConsumerLag, label, lag) }
+            exposition.add(.queueConsumerPending, label, behind.pending)
+        }
     }
 }

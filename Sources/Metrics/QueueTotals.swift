@@ -30,6 +30,8 @@ struct QueueTotals: Sendable {
         exposition.add(.queueClaims, label, counts["claimed"] ?? 0)
         exposition.add(.queueLost, label, counts["lost"] ?? 0)
         exposition.add(.queueReceivedBytes, label, counts["received"] ?? 0)
+        exposition.add(.queueSteps, label, counts["steps"] ?? 0)
+        exposition.add(.queueWebhooks, label, counts["webhooks"] ?? 0)
         for outcome in ["pushed", "skipped", "missed"] {
             exposition.add(.queueScheduleRuns, label + [("outcome", outcome)], counts["schedule_" + outcome] ?? 0)
         }

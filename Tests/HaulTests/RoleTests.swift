@@ -135,6 +135,8 @@ import Testing
                 ["HLEN", key("offsets:done")], ["HGETALL", key("offsets:done")], ["EXISTS", key("offsets:done")],
                 ["ZCOUNT", key("failed"), "0", "+inf"], ["ZRANGE", key("workers"), "0", "-1", "WITHSCORES"],
                 ["INFO", "memory"], ["PING"], ["HGETALL", key("totals")], ["HGETALL", key("members:b")],
+                // How far consumers of the events are behind: docs/operate/runbook.md.
+                ["XLEN", key("log")], ["XINFO", "GROUPS", key("log")],
                 // haul show URL
                 ["HGET", key("urls"), "0123456789abcdef"], ["HSCAN", key("url:0123456789abcdef"), "0"],
             ] {
@@ -263,7 +265,10 @@ import Testing
                 answer.hasPrefix("{") && !answer.contains(#""error":"redis""#) && !answer.contains("NOPERM"),
                 "\(path): \(answer)")
         }
-        #expect(try await ask("/metrics").contains("haul_queue_events_total{queue=\"default\",event=\"completed\"}"))
+        let metrics = try await ask("/metrics")
+        for name in ["events_total", "schedules", "kept_events"] {
+            #expect(metrics.contains("\nhaul_queue_\(name){queue=\"default\""), "\(name)")
+        }
         let body = "-d"
         #expect(try await ask(queue + "/jobs", body, #"{"url":"http://h/by-page"}"#).contains("pushed"))
         for request in [
@@ -321,6 +326,11 @@ import Testing
             #expect(try await roles.cli("worker", ["PING"]) == "PONG")
             // Workers wait like this under max_running.
             #expect(try await !roles.cli("worker", ["BLPOP", Roles.prefix + "permits", "0.01"]).contains("NOPERM"))
+            // Workers read the stream like this for --export-queues.
+            let log = Roles.prefix + "log"
+            for command in [["XLEN", log], ["XRANGE", log, "-", "+", "COUNT", "1"], ["XINFO", "GROUPS", log]] {
+                #expect(try await !roles.cli("worker", command).contains("NOPERM"), "\(command)")
+            }
             // Workers look like this for the key with the wrong type.
             #expect(try await !roles.cli("worker", ["TYPE", Roles.prefix + "jobs"]).contains("NOPERM"))
         }

@@ -1,9 +1,9 @@
-import HaulBus
 import HaulContract
 import HaulRedis
 import HaulTestSupport
 import Testing
 
+@testable import HaulBus
 @testable import HaulWorker
 
 /// Metrics of queues, compared with what is known to be in Redis.
@@ -71,6 +71,60 @@ import Testing
         let later = try await Self.page(worker)
         Self.expect(["haul_queue_paused{queue=\"default\"} 0"], in: later)
         #expect(!later.contains("haul_queue_max_running{"))
+    }
+
+    @Test("a queue's metrics show groups, steps, webhooks, schedules, and how far consumers of its events are behind")
+    func features() async throws {
+        let fleet = try await Fleet()
+        let (queue, redis) = (fleet.queue, fleet.queue.redis)
+        let other = WorkerIdentity(name: "other", store: "s")
+        _ = try await queue.register(other, fields: [], known: [])
+        let worker = try fleet.worker("w") { $0.exportsQueues = true }
+        let before = try await Self.page(worker)
+        try await Promtool.check(before)
+        func line(_ name: String, _ value: Int, _ label: String = "") -> String {
+            "haul_queue_\(name){queue=\"default\"\(label)} \(value)"
+        }
+        let unused = ["steps_total", "webhooks_total", "schedules", "schedule_overdue_seconds", "kept_events"]
+        Self.expect(unused.map { line($0, 0) } + [line("groups", 0, #",waits_for="turn""#)], in: before)
+        #expect(!before.contains("haul_queue_consumer_") && !before.contains("haul_queue_oldest_kept_event"))
+
+        try await queue.set(.eventStream, to: "1000")
+        try await queue.setLimit(of: "group:a", to: #"{"running":1}"#)
+        let notify = #""notify":{"url":"https://h/","secret":"s"}"#
+        for (number, group) in ["a", "a", "b"].enumerated() {
+            try await fleet.push(#"{"url":"http://h/","id":"j\#(number)","group":"\#(group)",\#(notify)}"#)
+        }
+        var claims: [Claim] = []
+        while case .job(let claim) = try await queue.claim(other, tokens: [Token.make()]).first { claims.append(claim) }
+        #expect(claims.count == 2)
+        let failed = Settlement.failed(Failure(.http(404), "m"), retryable: false, received: 0)
+        let steps = NextSteps(ids: ["next"], elements: [#"{"url":"http://h/","id":"next"}"#])
+        let run = try #require(claims.first { $0.run.id == "j2" }?.run)
+        let end = RunEnd(run, failed, RunReport(), steps: steps)
+        _ = try await queue.settle([end], worker: other, next: [])
+        var tick = Tick(other, runs: claims.filter { $0.run != run }.map { ($0.run, RunReport()) })
+        try await queue.perform(&tick)
+        let now = try await queue.time()
+        let due: [any RedisArgument] = [now - 90_000, "late", now + 90_000, "next", 0, "new", "+inf", "never"]
+        try await redis.send(Command(arguments: ["ZADD", queue.keys.scheduleDue] + due))
+        try await redis.send(Command("XGROUP", "CREATE", queue.keys.log, "billing", 0))
+        try await redis.send(
+            Command("XREADGROUP", "GROUP", "billing", "c", "COUNT", 1, "STREAMS", queue.keys.log, ">"))
+        let kept = try #require(try await redis.send(Command("XLEN", queue.keys.log)).int)
+        let lag = line("consumer_lag", kept - 1, #",group="billing""#)
+        try await eventually("a new reading") { try await Self.page(worker).contains(lag + "\n") }
+        let text = try await Self.page(worker)
+        try await Promtool.check(text)
+        Self.expect(
+            [
+                line("groups", 1, #",waits_for="limit""#), line("steps_total", 1), line("webhooks_total", 1),
+                line("schedules", 4), line("kept_events", kept), line("consumer_pending", 1, #",group="billing""#),
+            ], in: text)
+        #expect(text.contains("\nhaul_queue_oldest_kept_event_timestamp_seconds{queue=\"default\"} 1"))
+        let overdue = text.split(separator: "\n").first { $0.hasPrefix("haul_queue_schedule_overdue_seconds{") }
+        let seconds = try #require(overdue.flatMap { Double($0.split(separator: " ").last ?? "") })
+        #expect((90...120).contains(seconds), "\(seconds)")
     }
 
     @Test("a queue whose Redis does not answer is shown as down, without its other metrics") func down() async throws {

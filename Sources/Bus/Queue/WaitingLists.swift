@@ -76,6 +76,15 @@ package struct WaitingLists: Sendable {
         }.joined()
     }
 
+    /// The groups of which elements wait.
+    package var groups: Set<String> {
+        Set(
+            lists.compactMap { list in
+                guard case .group(let group) = list.location, list.length > 0 else { return nil }
+                return group
+            })
+    }
+
     /// How many elements wait for a limit of their group, and for which, by group.
     package var limitedGroups: [(group: String, count: Int, reason: String)] {
         lists.compactMap { list in

@@ -4,7 +4,7 @@
 -- `notify` of a job's hash names the events that are reported. The beginning of the element, with the URL, is in
 -- spec:<id>, because a URL may be secret.
 --
--- Uses: Events.
+-- Uses: Events, History.
 -- Calls ahead: Defaults, Json, Urls.
 -- Writes: job:<id>, spec:<id>, jobs.
 do
@@ -64,6 +64,7 @@ do
     local name = #subject <= 64 and subject or redis.sha1hex(subject)
     local id = name .. '.' .. event .. '-' .. epoch .. '-' .. seq
     call('LPUSH', c.JOBS, '{"id":"' .. id .. '",' .. beginning .. json .. '}')
+    History.count(c, 'webhooks')
     c.produced = c.produced + #json + #beginning
     c.has_returned_elements = true
   end

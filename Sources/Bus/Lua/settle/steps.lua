@@ -2,7 +2,7 @@
 -- run come with its settle. If Redis itself fails a job, it keeps the job's element in the hash `owed_steps`, and a
 -- worker prepares its steps. The field is the job's id and a token of the end. Who deletes it pushes the steps.
 --
--- Uses: Call, Permits, Settings.
+-- Uses: Call, History, Permits, Settings.
 -- Writes: jobs, job:<id>, owed_steps.
 do
   -- How many entries one tick hands out. Each has an element of up to 16 KiB.
@@ -13,6 +13,7 @@ do
   -- Puts elements at the end of the queue.
   function Steps.push(c, elements)
     call('LPUSH', c.JOBS, unpack(elements))
+    History.count(c, 'steps', #elements)
     for _, element in ipairs(elements) do c.produced = c.produced + #element end
   end
 
