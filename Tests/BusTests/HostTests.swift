@@ -322,4 +322,27 @@ struct HostTests {
         let paused = try await f.server.cli("KEYS", f.queue.keys.prefix + "backoff:*")
         #expect(paused.hasSuffix("backoff:second"))
     }
+
+    @Test("one tick returns about a megabyte of the elements of a host that may be contacted again, in order")
+    func largeElements() async throws {
+        let f = try await QueueFixture()
+        try await limit("slow", #"{"connections":1000}"#, f)
+        let list = f.queue.keys[.deferredHost] + "slow"
+        let pad = String(repeating: "x", count: 16_000)
+        for number in 0..<300 {
+            // Small ones first, which say nothing of the size of the others.
+            let data = number < 50 ? "" : pad
+            let element = #"{"id":"\#(number)","url":"http://slow/\#(number)","data":"\#(data)"}"#
+            try await f.redis.send(Command("LPUSH", list, element))
+        }
+        try await f.redis.send(Command("ZADD", f.queue.keys[.deferredHosts], 1, "slow"))
+        try await f.redis.send(Command("HSET", f.queue.keys.hosts, "waiting", 300))
+        try await f.tick()
+        let returned = try await f.redis.send(Command("LRANGE", f.queue.keys.jobs, 0, -1)).array ?? []
+        // No page of elements is read after the megabyte.
+        #expect((110...140).contains(returned.count), "\(returned.count)")
+        let ids = returned.reversed().map { Queue.listed($0.bytes ?? []).id }
+        #expect(ids == (0..<returned.count).map(String.init))
+        #expect(try await length("deferred_host:slow", f) == 300 - returned.count)
+    }
 }

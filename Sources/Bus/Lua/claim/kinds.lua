@@ -13,6 +13,8 @@
 do
   local MAX_UNKNOWN, MAX_ELEMENTS, KEPT_UNKNOWN = 64, 1000, 604800000
 
+  local function index_of(c) return c.PREFIX .. KEY.deferredKinds end
+
   -- Whether this worker does jobs of a kind. Workers.is_current() must have set c.kinds. A kind that this library does
   -- not know cannot be done.
   function Kinds.does(c, kind)
@@ -26,8 +28,8 @@ do
 
   -- Why an element of a kind that this library does not know cannot be deferred; nil if it can.
   local function why_full(c, kind)
-    local is_listed = try('HEXISTS', c.PREFIX .. KEY.deferredKinds, kind) == 1
-    local count = not is_listed and Jobs.size(c.PREFIX .. KEY.deferredKinds)
+    local is_listed = try('HEXISTS', index_of(c), kind) == 1
+    local count = not is_listed and Jobs.size(index_of(c))
     if count and count >= MAX_UNKNOWN then
       return 'kind: no worker does ' .. kind .. ', and ' .. count .. ' other kinds wait already; see haul stats'
     end
@@ -45,7 +47,7 @@ do
     if wrong then return Rejections.add_element(c, element, wrong, push.id, push) end
     call('LPUSH', list, element)
     if is_unknown then call('PEXPIRE', list, KEPT_UNKNOWN) else call('PERSIST', list) end
-    try('HSET', c.PREFIX .. KEY.deferredKinds, kind, c.NOW)
+    try('HSET', index_of(c), kind, c.NOW)
     -- A control operation for the job may have come before its element.
     if push.id and try('EXISTS', c.JOB .. push.id) == 1 then Rechecks.request(c) end
   end
@@ -53,12 +55,12 @@ do
   -- The kinds with deferred elements.
   function Kinds.deferred_kinds(c)
     -- If the key has another type, there are none. An earlier version may have deferred any number of kinds.
-    local many = (Jobs.size(c.PREFIX .. KEY.deferredKinds) or 0) > 2 * MAX_UNKNOWN
-    local names, all = {}, many and try('HRANDFIELD', c.PREFIX .. KEY.deferredKinds, MAX_UNKNOWN, 'WITHVALUES')
-      or try('HGETALL', c.PREFIX .. KEY.deferredKinds)
+    local many = (Jobs.size(index_of(c)) or 0) > 2 * MAX_UNKNOWN
+    local names, all = {}, many and try('HRANDFIELD', index_of(c), MAX_UNKNOWN, 'WITHVALUES')
+      or try('HGETALL', index_of(c))
     for n = 1, #all, 2 do
       local count = try('LLEN', c.PREFIX .. KEY.deferredKind .. all[n])
-      if count == 0 then call('HDEL', c.PREFIX .. KEY.deferredKinds, all[n])
+      if count == 0 then call('HDEL', index_of(c), all[n])
       elseif type(count) == 'number' then names[#names + 1] = all[n] end
     end
     return names
@@ -66,12 +68,12 @@ do
 
   -- Takes the next deferred element that this worker can do. Returns it and the key of its list, or nil.
   function Kinds.claim_deferred(c)
-    if call('EXISTS', c.PREFIX .. KEY.deferredKinds) == 0 then return nil end
+    if call('EXISTS', index_of(c)) == 0 then return nil end
     for kind in string.gmatch(c.kinds, '%S+') do
       local list = c.PREFIX .. KEY.deferredKind .. kind
       local element = KIND.rules[kind] and call('RPOP', list)
       if element then return element, list end
-      try('HDEL', c.PREFIX .. KEY.deferredKinds, kind)
+      try('HDEL', index_of(c), kind)
     end
   end
 

@@ -38,12 +38,14 @@ do
 
   local function score_text(score) return string.format('%.0f', score) end
 
+  local function turns_of(c) return c.PREFIX .. KEY.deferredGroups end
+
   local function list_of(c, group) return c.PREFIX .. KEY.deferredGroup .. group end
 
   -- Whether elements are sorted by their groups. It is read once in a call.
   function Groups.are_used(c)
     if c.are_groups_used == nil then
-      local index = c.PREFIX .. KEY.deferredGroups
+      local index = turns_of(c)
       -- A key of another type turns groups off, because without it no worker would find the lists of the groups.
       c.are_groups_used = Defaults.or_limits_exist(c) and call('EXISTS', c.PREFIX .. KEY.groups, index) > 0
         and type(try('ZCARD', index)) == 'number'
@@ -100,7 +102,7 @@ do
 
   -- The time that a group comes in with.
   local function least_time(c)
-    local first = call('ZRANGEBYSCORE', c.PREFIX .. KEY.deferredGroups, 0, '(' .. score_text(LIMITED), 'LIMIT', 0, 1, 'WITHSCORES')
+    local first = call('ZRANGEBYSCORE', turns_of(c), 0, '(' .. score_text(LIMITED), 'LIMIT', 0, 1, 'WITHSCORES')
     return first[1] and math.max(0, tonumber(first[2]) - RUNNING * running(c, first[1])) or 0
   end
 
@@ -111,11 +113,11 @@ do
       if was and was < LIMITED then return end
       score = RUNNING * running(c, group) + least_time(c)
     end
-    call('ZADD', c.PREFIX .. KEY.deferredGroups, score_text(score), group)
+    call('ZADD', turns_of(c), score_text(score), group)
   end
 
   local function score_of(c, group)
-    local score = try('ZSCORE', c.PREFIX .. KEY.deferredGroups, group)
+    local score = try('ZSCORE', turns_of(c), group)
     return type(score) == 'string' and tonumber(score) or nil
   end
 
@@ -127,7 +129,7 @@ do
       call('DEL', list)
       call(command, list, unpack(elements))
     end
-    if group == RETURNED then call('ZADD', c.PREFIX .. KEY.deferredGroups, '-1', RETURNED)
+    if group == RETURNED then call('ZADD', turns_of(c), '-1', RETURNED)
     elseif not score_of(c, group) then place(c, group) end
   end
 
@@ -246,7 +248,7 @@ do
     if not c.are_groups_sorted then sort(c, MOST.claim) end
     if c.turn and c.turn ~= RETURNED then c.idle_turns = (c.idle_turns or 0) + 1 end
     c.turn = nil
-    local rank, index = c.idle_turns or 0, c.PREFIX .. KEY.deferredGroups
+    local rank, index = c.idle_turns or 0, turns_of(c)
     for _ = 1, 100 do
       local next = call('ZRANGE', index, rank, rank, 'WITHSCORES')
       if next[1] and tonumber(next[2]) < LIMITED then
@@ -312,7 +314,7 @@ do
     table.insert(first, 1, element)
     add(c, group, 'RPUSH', first)
     if c.turn == RETURNED then c.put_back[group] = earlier + 1 end
-    call('ZADD', c.PREFIX .. KEY.deferredGroups, score_text(score), group)
+    call('ZADD', turns_of(c), score_text(score), group)
     return false
   end
 
@@ -326,7 +328,7 @@ do
     if rule and rule.interval then Starts.record(c, rule.host, rule.interval) end
     local score = score_of(c, group)
     if not score then return end
-    if score < LIMITED then call('ZADD', c.PREFIX .. KEY.deferredGroups, score_text(score + RUNNING + 1), group) end
+    if score < LIMITED then call('ZADD', turns_of(c), score_text(score + RUNNING + 1), group) end
     if rule then place(c, group, score) end
   end
 
@@ -339,7 +341,7 @@ do
     if not score then return end
     if score >= LIMITED then return place(c, group, score) end
     local started = tonumber(number(try('HGET', c.JOB .. id, 'started'))) or c.now
-    call('ZADD', c.PREFIX .. KEY.deferredGroups, score_text(math.max(0, score - RUNNING + math.max(0, c.now - started))), group)
+    call('ZADD', turns_of(c), score_text(math.max(0, score - RUNNING + math.max(0, c.now - started))), group)
   end
 
   -- The limits of a job's run that its group has, by name; nil if there are none.
@@ -355,7 +357,7 @@ do
       if not call('ZSCORE', c.LEASES, id) and call('SREM', busy, id) == 1 then
         local score = score_of(c, group)
         if score and score >= RUNNING and score < LIMITED then
-          call('ZADD', c.PREFIX .. KEY.deferredGroups, score_text(score - RUNNING), group)
+          call('ZADD', turns_of(c), score_text(score - RUNNING), group)
         end
       end
     end
@@ -364,7 +366,7 @@ do
   -- Checks the groups that have reached a limit, 50 at a time. Returns in how many ms the next one may start a job; nil if
   -- none waits for that.
   local function check_limited(c)
-    local index, wait = c.PREFIX .. KEY.deferredGroups, nil
+    local index, wait = turns_of(c), nil
     for band = 1, 2 do
       local due = call('ZRANGEBYSCORE', index, score_text(band * LIMITED), score_text(band * LIMITED + c.now), 'LIMIT', 0, 50, 'WITHSCORES')
       for n = 1, #due, 2 do
@@ -389,7 +391,7 @@ do
     if not Groups.are_used(c) then return false, nil end
     local has_more = sort(c, MOST.tick)
     if is_tick then
-      local index = c.PREFIX .. KEY.deferredGroups
+      local index = turns_of(c)
       local first = math.floor(c.now / 1000) * 4 % math.max(1, call('ZCARD', index))
       for _, group in ipairs(call('ZRANGE', index, first, first + 3)) do remove_ended_jobs(c, group) end
     end

@@ -21,6 +21,8 @@
 do
   -- What reading the limits and the state of a host counts in the budget of a call (claims.lua).
   local BYTES_OF_CHECK = 200
+  -- After how many bytes of elements one call returns no more to the queue, and how many elements it reads at once.
+  local MAX_BYTES, PAGE = 1048576, 20
 
   -- Whether any limit of hosts may apply. It is read once in a call.
   local function are_limited(c)
@@ -171,12 +173,25 @@ do
     return rule.max ~= nil
   end
 
+  -- The next elements of a list in its order, at most `max`, and none once this call has returned MAX_BYTES.
+  local function next_elements(c, list, max)
+    local found, elements, bytes = {}, {}, c.returned_bytes or 0
+    while #found < max and bytes < MAX_BYTES do
+      local page = try('LRANGE', list, -math.min(max, #found + PAGE), -#found - 1)
+      if #page == 0 then break end
+      for n = #page, 1, -1 do found[#found + 1], bytes = page[n], bytes + #page[n] end
+    end
+    c.returned_bytes = bytes
+    for n = #found, 1, -1 do elements[#elements + 1] = found[n] end
+    return elements
+  end
+
   -- Returns at most `max` of a host's elements to the front of the queue, in their order. Returns how many.
   local function return_to_queue(c, rule, max)
     local host = rule.host
     local deferred, hosts_key = c.PREFIX .. KEY.deferredHost .. host, c.PREFIX .. KEY.hosts
-    local elements = try('LRANGE', deferred, -max, -1)
-    if elements.err or #elements == 0 then return 0 end
+    local elements = next_elements(c, deferred, max)
+    if #elements == 0 then return 0 end
     Groups.return_first(c, elements)
     call('LTRIM', deferred, 0, -1 - #elements)
     local count = 0
