@@ -35,7 +35,8 @@ extension API {
         if let batch = json["batch"] { return try await control(batch, action, reader.queue, &change) }
         change.action = action
         var ids: [String]
-        var leftOut: [String]?
+        // Some of these may be left out.
+        var named: [String]?
         var isWhole = true
         var timestamps: [Int: Int64]?
         if let selected = json["ids"] {
@@ -49,10 +50,9 @@ extension API {
                     let states = JobState.allCases.map(\.rawValue).joined(separator: ", ")
                     throw APIError(422, .badRequest, "state must be one of \(states). Nothing was requested.")
                 }
-                let given = ids
                 timestamps = try await reader.queue.timestamps(of: request, choosing: [state])
-                ids = try await reader.ids(given, in: state)
-                leftOut = given.filter { [kept = Set(ids)] in !kept.contains($0) }
+                named = ids
+                ids = try await reader.ids(ids, in: state)
             }
         } else {
             let state = json["where"]?["state"]?.string.flatMap(JobState.init)
@@ -86,11 +86,17 @@ extension API {
             (ids, isWhole) = try await reader.ids(in: state, filter, limit: Int(limit), for: request)
         }
         change.select(ids)
-        change.at = try await reader.queue.request(request, of: ids, at: timestamps)
+        let requested = try await reader.queue.request(request, of: ids, at: timestamps)
+        change.select(requested.ids)
+        change.at = requested.timestamp
         var response = JSONObject()
-        response.set("requested", ids.count)
+        response.set("requested", requested.ids.count)
         response.set("more", !isWhole)
-        if let leftOut { response.set("left_out", json: "[\(leftOut.map(JSON.quoted).joined(separator: ","))]") }
+        if let named {
+            let kept = Set(requested.ids)
+            let leftOut = named.filter { !kept.contains($0) }
+            response.set("left_out", json: "[\(leftOut.map(JSON.quoted).joined(separator: ","))]")
+        }
         return Self.json(202, response.text)
     }
 

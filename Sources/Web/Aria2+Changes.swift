@@ -99,7 +99,9 @@ extension Aria2 {
             ids += try await reader.ids(in: state, JobFilter(), limit: Self.maxChanged, for: operation).ids
         }
         change.select(ids)
-        change.at = try await queue.request(operation, of: ids, at: timestamps)
+        let requested = try await queue.request(operation, of: ids, at: timestamps)
+        change.select(requested.ids)
+        change.at = requested.timestamp
     }
 
     private func changeOptions(_ options: JSON?, _ change: inout ChangeRecord) async throws {

@@ -196,6 +196,23 @@ import Testing
         }
     }
 
+    @Test("a job that is not removed because another operation waits for it is not counted, and is named")
+    func waitingOperation() async throws {
+        let fixture = try await WebFixture()
+        let keys = fixture.queue.keys
+        for id in ["a", "b"] {
+            try await fixture.queue.redis.send(Command("HSET", keys.job(id), "state", "failed"))
+            try await fixture.queue.redis.send(Command("ZADD", keys.index(.failed), 1, id))
+        }
+        try await fixture.queue.request(.running, of: ["a"])
+        let byID = await fixture.send(
+            "POST", WebFixture.control, #"{"action":"remove","ids":["a","b"],"state":"failed"}"#)
+        #expect(byID.text == #"{"requested":1,"more":false,"left_out":["a"]}"#)
+        let byState = await fixture.send(
+            "POST", WebFixture.control, #"{"action":"delete","where":{"state":"failed"}}"#)
+        #expect(byState.json?["requested"]?.integer == 0, "\(byState.text)")
+    }
+
     @Test("a state beside ids leaves out the jobs that have left it") func states() async throws {
         let fixture = try await WebFixture()
         let keys = fixture.queue.keys

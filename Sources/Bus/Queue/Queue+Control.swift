@@ -47,17 +47,21 @@ extension Queue {
     /// stopped. A job that an operation waits for is left out, because that operation is newer.
     ///
     /// - Parameter timestamps: Of each partition; nil: now, for all of `ids`.
+    /// - Returns: The timestamp, and the jobs that were not left out.
     package func request(
         _ operation: ControlOperation, of ids: [String], at timestamps: [Int: Int64]?
-    ) async throws(RedisError) -> Int64 {
-        guard let timestamps else { return try await request(operation, of: ids) }
+    ) async throws(RedisError) -> (timestamp: Int64, ids: [String]) {
+        guard let timestamps else { return (try await request(operation, of: ids), ids) }
         var free: [String] = []
         for page in ids.chunks(ofCount: 500) {
             let waiting = try await waitingOperations(Array(page))
             free += page.filter { !waiting.contains($0) }
         }
-        guard partitions.isEmpty else { return try await requestOfPartitions(operation, of: free) { timestamps[$0] } }
-        return try await request(operation, of: free, at: timestamps[0])
+        let timestamp =
+            if partitions.isEmpty {
+                try await request(operation, of: free, at: timestamps[0])
+            } else { try await requestOfPartitions(operation, of: free) { timestamps[$0] } }
+        return (timestamp, free)
     }
 
     /// Those of `ids` for which an operation waits in `want`.

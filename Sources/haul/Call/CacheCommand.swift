@@ -153,10 +153,11 @@ private struct ClearCache: AsyncParsableCommand {
         let timestamps = try await queue.operationTimestamps()
         let ids = try await KnownJobs.ids(responses.map(\.id), in: [.completed], of: queue)
         var change = ChangeRecord(byUser: "remove")
-        change.select(ids)
-        change.at = try await queue.request(.removed, of: ids, at: timestamps)
-        if !ids.isEmpty { await queue.record(change) }
-        if filter.common.json { return Terminal.line(JSON.object([("cleared", String(ids.count))])) }
-        Terminal.line("\(ids.count) cleared")
+        let removed = try await queue.request(.removed, of: ids, at: timestamps)
+        change.select(removed.ids)
+        change.at = removed.timestamp
+        if !removed.ids.isEmpty { await queue.record(change) }
+        if filter.common.json { return Terminal.line(JSON.object([("cleared", String(removed.ids.count))])) }
+        Terminal.line("\(removed.ids.count) cleared")
     }
 }

@@ -53,14 +53,17 @@ struct Selection: ParsableArguments {
     }
 
     /// - Parameter timestamps: The operation stops no push that is newer, by the number of its partition; nil: now.
-    private func apply(
+    /// - Returns: The jobs without those for which a newer operation waits.
+    @discardableResult private func apply(
         _ command: ControlCommand, to ids: [String], of queue: Queue, at timestamps: [Int: Int64]? = nil
-    ) async throws {
+    ) async throws -> [String] {
         var change = ChangeRecord(byUser: command.name)
-        change.select(ids)
         if jobs.isEmpty { change.filter = all ? "--all" : filter.text }
-        change.at = try await queue.request(command.operation, of: ids, at: timestamps)
-        await queue.record(change)
+        let requested = try await queue.request(command.operation, of: ids, at: timestamps)
+        change.select(requested.ids)
+        change.at = requested.timestamp
+        if !requested.ids.isEmpty { await queue.record(change) }
+        return requested.ids
     }
 
     private func request(_ command: ControlCommand, ofBatch name: String, _ queue: Queue) async throws {
@@ -104,13 +107,13 @@ struct Selection: ParsableArguments {
         }
         let timestamps = try await queue.timestamps(of: command.operation, choosing: states)
         // Others may have retried or pushed some of them since the list was read.
-        let ids = try await KnownJobs.ids(chosen, in: Set(states), of: queue)
-        if !ids.isEmpty { try await apply(command, to: ids, of: queue, at: timestamps) }
+        var ids = try await KnownJobs.ids(chosen, in: Set(states), of: queue)
+        if !ids.isEmpty { ids = try await apply(command, to: ids, of: queue, at: timestamps) }
         for id in ids { printResult(id, command) }
         if ids.count < chosen.count {
             let names = states.map(\.rawValue).joined(separator: ", ")
             Terminal.printError(
-                "haul: \(chosen.count - ids.count) of the jobs were left out: they are no longer \(names), or were pushed again"
+                "haul: \(chosen.count - ids.count) of the jobs were left out: they are no longer \(names), were pushed again, or another operation waits for them"
             )
         }
     }
