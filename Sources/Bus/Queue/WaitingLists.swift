@@ -236,7 +236,13 @@ extension Queue {
 
     /// Why elements wait for hosts, for people.
     private func reasons(for hosts: [String]) async throws(RedisError) -> [String: String] {
-        guard !hosts.isEmpty else { return [:] }
+        var reasons: [String: String] = [:]
+        // As `lengths(of:)` does.
+        for part in hosts.chunks(ofCount: 500) { reasons.merge(try await pageOfReasons(for: Array(part))) { $1 } }
+        return reasons
+    }
+
+    private func pageOfReasons(for hosts: [String]) async throws(RedisError) -> [String: String] {
         let replies = try await redis.pipeline(
             [
                 .command(Command(arguments: ["HMGET", keys.limits] + hosts)),
