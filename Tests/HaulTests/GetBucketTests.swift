@@ -175,6 +175,19 @@ struct GetBucketTests {
         #expect(try await place.holds(isNamedByServer ? "y" : "x", versions[1]))
     }
 
+    @Test("with a checksum, skip verifies an own object again instead of failing because of it")
+    func skippedWithChecksum() async throws {
+        let place = try await Place()
+        let bytes = FileBytes(seed: 97, count: 40_000)
+        let origin = try OriginServer { request in
+            .file(bytes, headers: [("Content-Disposition", "attachment; filename=y")], to: request)
+        }
+        #expect(try await place.get(origin.url("/x")).status == 0)
+        let again = try await place.get(origin.url("/x"), "-nc", "--checksum", "sha256:\(bytes.sha256)")
+        #expect(again.status == 0, "\(again)")
+        #expect(try await place.holds("y", bytes))
+    }
+
     @Test("of two downloads whose servers give one name, the first one keeps it, even with overwrite")
     func oneName() async throws {
         let place = try await Place()

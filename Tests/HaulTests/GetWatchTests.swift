@@ -75,4 +75,38 @@ import Testing
         let wrong = try bench.start(["--watch", lists.path, "--checksum", "sha256:" + Self.bytes.sha256])
         #expect(try await wrong.wait() == 2, "\(wrong.standardError)")
     }
+
+    @Test("the cookies of all lists are saved") func cookies() async throws {
+        let (bench, lists) = (GetBench(), TemporaryDirectory())
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            if request.path == "/first" { reply.headers.append(("Set-Cookie", "session=7; Path=/")) }
+            return reply
+        }
+        let get = try bench.start(["--watch", lists.path, "--save-cookies", "jar"])
+        for name in ["first", "second"] {
+            try write(origin.url("/\(name)"), to: lists.file(name))
+            try await eventually("the list") { lists.names.contains("\(name).done") }
+        }
+        get.kill(SIGTERM)
+        #expect(try await get.wait() == 0, "\(get.standardError)")
+        let jar = String(decoding: bench.files.contents("jar") ?? [], as: UTF8.self)
+        #expect(jar.contains("session\t7"), "\(jar)")
+    }
+
+    @Test(
+        "an option that is wrong for all lists ends the command before the first list",
+        arguments: [["-w", "%{http_cod}"], ["-w", "@gone"], ["--checksum-file", "gone"], ["-d", "s3://F/p/"]])
+    func wrongOptions(_ words: [String]) async throws {
+        let (bench, lists) = (GetBench(), TemporaryDirectory())
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
+        try write(origin.url("/f"), to: lists.file("list"))
+        let get = try bench.start(["--watch", lists.path] + words)
+        try await eventually("the command to end, or to rename the list") {
+            !get.standardError.isEmpty || lists.names != ["list"]
+        }
+        get.kill(SIGTERM)
+        #expect(try await get.wait() == 2, "\(get.standardError)")
+        #expect(lists.names == ["list"] && origin.requests.isEmpty, "\(get.standardError)")
+    }
 }

@@ -17,7 +17,7 @@ struct TransferSettings: Sendable {
     private let transfer: TransferOptions
     private let cookies: GetCookies
     private let authentication: Authentication
-    let cookieFile: CookieFile?
+    private(set) var cookieFile: CookieFile?
 
     /// Seconds for DNS, connection and TLS together. The time is short, because a person waits.
     static let connectTimeout = 10.0
@@ -91,6 +91,9 @@ struct TransferSettings: Sendable {
     ///
     /// - Throws: `ExitStatus.jobFailed`; the reason has been printed.
     func saveCookies() throws { try cookieFile?.save() }
+
+    /// Saves the cookies that servers have set for `others` as well.
+    mutating func saveCookies(with others: TransferSettings) { cookieFile = others.cookieFile }
 
     /// The executor of all downloads: the thread that libcurl runs on.
     var executor: any TaskExecutor { engine.executor }

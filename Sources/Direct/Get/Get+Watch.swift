@@ -8,16 +8,18 @@ extension Get {
     func download(listsIn directory: String, _ configuration: GetConfiguration?) async throws {
         var before = try Self.lists(in: directory)
         // Before the first list appears, as far as options decide it.
-        if !source.isStreaming {
-            let (root, _) = try GetTarget.of(directory: source.directory, output: source.output)
-            try Self.check([root == "/" ? root : root + "/"], whileWatching: directory)
-        }
+        let root =
+            try source.isStreaming ? nil : GetTarget.of(directory: source.directory, output: source.output).root
+        if let root { try Self.check([root == "/" ? root : root + "/"], whileWatching: directory) }
         // What is wrong with an option is wrong for all lists, and no list is renamed for that.
         var first = source
         first.inputFile = [directory]
         try first.checkSingleFileOptions()
-        _ = try settings(configuration)
-        let sender = try GetSender(request)
+        let tried = try settings(configuration)
+        if let root { try tried.stores.check([root]) }
+        // What can be read again. Each list has the checksums that the file has by then.
+        _ = try ChecksumFile(files: source.checksumFile.filter { $0 != "-" && !TextFile.isURL($0) }, GetLists())
+        let (sender, writeOut) = try (GetSender(request), writeOut.map(WriteOut.read))
         // One task for all lists, so that a signal between two of them ends the command as well.
         let work = Task {
             while !Task.isCancelled {
@@ -26,7 +28,9 @@ extension Get {
                 // A list that has changed since the last look may not be written to its end.
                 for (list, version) in now.sorted(by: { $0.key < $1.key })
                 where before[list] == version && !Task.isCancelled {
-                    try await download(list, of: version, in: directory, settings(configuration), sender)
+                    var settings = try settings(configuration)
+                    settings.saveCookies(with: tried)
+                    try await download(list, of: version, in: directory, settings, sender, writeOut)
                 }
                 before = now
             }
@@ -53,12 +57,13 @@ extension Get {
 
     /// - Parameter version: What `lists(in:)` says of the list that is read.
     private func download(
-        _ list: String, of version: [Int], in directory: String, _ settings: TransferSettings, _ sender: GetSender
+        _ list: String, of version: [Int], in directory: String, _ settings: TransferSettings, _ sender: GetSender,
+        _ writeOut: WriteOut?
     ) async throws {
         var get = self
         get.source.inputFile = [list]
         var end = "done"
-        do { try await get.run(settings, sender) } catch let status as ExitStatus {
+        do { try await get.run(settings, sender, writeOut) } catch let status as ExitStatus {
             if status == .interrupted { throw status }
             end = "failed"
         }

@@ -64,15 +64,15 @@ package struct Get: AsyncParsableCommand {
         if source.configuration.printConfig { return Terminal.write(configuration?.text ?? "") }
         if let watch { return try await download(listsIn: watch, configuration) }
         try source.checkSingleFileOptions()
-        try await run(settings(configuration), GetSender(request))
+        try await run(settings(configuration), GetSender(request), writeOut.map(WriteOut.read))
     }
 
     func settings(_ configuration: GetConfiguration?) throws -> TransferSettings {
         try TransferSettings(request, transfer, bucket, configuration)
     }
 
-    func run(_ settings: TransferSettings, _ sender: GetSender) async throws {
-        if source.isStreaming { return try await writeToStreams(settings, sender) }
+    func run(_ settings: TransferSettings, _ sender: GetSender, _ writeOut: WriteOut?) async throws {
+        if source.isStreaming { return try await writeToStreams(settings, sender, writeOut) }
         var plan = try await GetPlan(source, sender, settings, isVerbose: verbose)
         try settings.stores.check(Set(plan.items.map(\.root) + [plan.root]))
         let downloadLog = try DownloadLog()
@@ -104,17 +104,19 @@ package struct Get: AsyncParsableCommand {
             if areLeft { throw ExitStatus.jobFailed }
             return
         }
-        var (metalinks, isFailed) = try await download(plan.items, settings, downloadLog, reporter)
+        var (metalinks, isFailed) = try await download(plan.items, settings, downloadLog, reporter, writeOut)
         if !metalinks.isEmpty {
             try await plan.follow(metalinks, isVerbose: verbose)
-            isFailed = try await download(plan.items, settings, downloadLog, makeReporter()).isFailed || isFailed
+            let followed = try await download(plan.items, settings, downloadLog, makeReporter(), writeOut)
+            isFailed = followed.isFailed || isFailed
         }
         if isFailed || areLeft { throw ExitStatus.jobFailed }
     }
 
     /// Returns the downloads instead of which servers have sent Metalinks, and whether a download or a command has failed.
     private func download(
-        _ items: [GetItem], _ settings: TransferSettings, _ downloadLog: DownloadLog, _ reporter: TransferReporter
+        _ items: [GetItem], _ settings: TransferSettings, _ downloadLog: DownloadLog, _ reporter: TransferReporter,
+        _ writeOut: WriteOut?
     ) async throws -> (metalinks: [GetItem], isFailed: Bool) {
         // The names of a Metalink's files come from its server, and are known only now.
         if let watch { try Self.check(Set(items.map(\.directory)), whileWatching: watch) }
@@ -122,7 +124,7 @@ package struct Get: AsyncParsableCommand {
             onComplete == nil && onError == nil ? nil : GetHooks(onComplete: onComplete, onError: onError)
         let runner = GetRunner(
             items, settings, downloadLog, reporter, parallel: transfer.parallel,
-            writeOut: try writeOut.map(WriteOut.read), hooks: hooks)
+            writeOut: writeOut, hooks: hooks)
         let begun = ContinuousClock.now
         let work = Task { await runner.run() }
         let signals = Signals.cancelling(work)

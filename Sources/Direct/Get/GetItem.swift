@@ -72,6 +72,9 @@ struct GetItem: Sendable {
         likelyPath = hasName ? job.path : Self.path(of: job)
     }
 
+    /// Any file that has the name ends the download. One with a checksum must have it.
+    var isSkippable: Bool { ifExists == .skip && job.checksum == nil }
+
     /// The servers get no passwords, header fields and cookies of the command.
     var isForeign: Bool { !urlSource.isTrusted(with: urls) }
 

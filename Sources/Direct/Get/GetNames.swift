@@ -76,7 +76,7 @@ struct BucketName: ExistingFile {
     func completedFile(for offer: Offer) async throws(TransferError) -> CompletedFile? {
         let path = try names.reserve(offered: offer.name, for: item)
         // The store would replace an object that this download has made.
-        if item.ifExists == .skip, try await Self.exists(path, in: store) {
+        if item.isSkippable, try await Self.exists(path, in: store) {
             throw TransferError(.fileExists, "\(path) exists")
         }
         return nil

@@ -65,7 +65,7 @@ final class GetRun: RunHost {
         var isClean = true
         do throws(TransferError) {
             isClean = try await before?.settle(in: store, downloadLog, isDurable: settings.isDurable) ?? true
-            if isSkippable, try await BucketName.exists(item.likelyPath, in: store) {
+            if item.isSkippable, try await BucketName.exists(item.likelyPath, in: store) {
                 if let before, before.isOpen { await close(before, in: store) }
                 return GetResult(end: .skipped, file: item.likelyPath)
             }
@@ -84,7 +84,7 @@ final class GetRun: RunHost {
             ? nil
             : UnrecordedFile(
                 item, in: store, own: own, hasOtherURL: other, unfinished: before?.unfinished, downloadLog, names)
-        if isSkippable, standing?.exists == true {
+        if item.isSkippable, standing?.exists == true {
             return GetResult(end: .skipped, file: item.likelyPath)
         }
         if before?.isOpen != true, let file = await standing?.existingFileByChecksum() {
@@ -99,9 +99,6 @@ final class GetRun: RunHost {
         await save(isDurable: false)
         return await attempts(standing, store, isNew: isClean)
     }
-
-    /// Any file that has the name ends the download. One with a checksum must have it.
-    private var isSkippable: Bool { item.ifExists == .skip && item.job.checksum == nil }
 
     /// Waits for the lock. nil if the task is cancelled before that.
     private func claim() async -> DownloadLog.Claim? {
@@ -156,7 +153,7 @@ final class GetRun: RunHost {
                 let wait = settings.delay(
                     after: failure, result, hasReachedServer: hasReachedServer, of: item.job, failed: &failed)
             else {
-                guard failure.code == .fileExists, isSkippable else { return await fail(failure) }
+                guard failure.code == .fileExists, item.isSkippable else { return await fail(failure) }
                 // The file was made during this download, and `skip` keeps that file: drop the bytes.
                 await discard(result.remainder)
                 await forget()

@@ -10,9 +10,8 @@ import HaulTerminal
 extension Get {
     /// With a checksum the whole file is fetched and verified before its first byte is written. Without one the bytes
     /// are written as they arrive, and a message says so.
-    func writeToStreams(_ settings: TransferSettings, _ sender: GetSender) async throws {
+    func writeToStreams(_ settings: TransferSettings, _ sender: GetSender, _ writeOut: WriteOut?) async throws {
         let plan = try await GetPlan(source, sender, settings, isVerbose: verbose)
-        let writeOut = try writeOut.map(WriteOut.read)
         let reporter = makeReporter()
         if source.isToStandardOutput, plan.items.contains(where: { $0.job.checksum == nil }) {
             reporter.record(
