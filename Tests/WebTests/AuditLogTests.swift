@@ -175,10 +175,20 @@ import Testing
         let lines = Lines()
         let audit = AuditLog(lines.log, maxRefusals: 5, window: .milliseconds(300))
         for number in 0..<1000 { audit.signInFailed("user\(number)", from: .unixSocket, "wrong") }
-        try await eventually("the rest to be counted") { lines.all.value.count == 6 }
-        #expect(lines.take().last == #"level=warning msg="more refusals were not logged" refusals=995"#)
-        audit.signInFailed("late", from: .unixSocket, "wrong")
-        #expect(lines.take().count == 1)
+        // A busy machine may need several windows for them.
+        func counts() -> [Int] {
+            lines.all.value.compactMap { line in
+                line.contains("more refusals were not logged") ? Int(line.split(separator: "=").last ?? "") : nil
+            }
+        }
+        func logged() -> Int { lines.all.value.count { $0.contains("sign-in failed") } }
+        try await eventually("the rest to be counted") { counts().reduce(logged(), +) == 1000 }
+        #expect(!counts().isEmpty && logged() <= 5 * (counts().count + 1))
+        _ = lines.take()
+        try await eventually("a later one to be logged") {
+            audit.signInFailed("late", from: .unixSocket, "wrong")
+            return lines.take().contains { $0.contains("user=late") }
+        }
     }
 
     @Test("a failure of Redis is one line, and so is its end")
