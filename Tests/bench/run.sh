@@ -37,6 +37,7 @@ http {
     server {
         listen 127.0.0.1:$port; root $work/www;
         location /s/ { access_log off; }
+        location = /noop { access_log off; return 204; }
         location /paced/ { alias $work/www/; limit_rate 25m; }
         location /slow/ { alias $work/www/; limit_rate 200k; }
         location /crawl/ { alias $work/www/; limit_rate 1k; }
@@ -480,16 +481,20 @@ client() {
     done
 }
 
-# Beside other queues, each in a venv of its own from PyPI: Tests/bench/peers.py.
+# Beside other queues, each in a venv of its own from PyPI, and Sidekiq from Debian: Tests/bench/peers/peers.py.
 peers() {
     local place name
+    need_packages ruby ruby-sidekiq
     place="$(mktemp -d -p "$work")"
-    head -c 1024 /dev/urandom >"$work/www/k"
-    for name in rq celery dramatiq arq; do
+    for name in bullmq celery dramatiq rq arq saq huey; do
         python3 -m venv "$place/$name"
-        case $name in celery | dramatiq) "$place/$name/bin/pip" install -q "${name}[redis]" ;; *) "$place/$name/bin/pip" install -q "$name" ;; esac
+        case $name in
+        celery | dramatiq) "$place/$name/bin/pip" install -q "${name}[redis]" ;;
+        saq) "$place/$name/bin/pip" install -q 'saq[redis]' typing_extensions ;;
+        *) "$place/$name/bin/pip" install -q "$name" redis ;;
+        esac
     done
-    python3 -B Tests/bench/peers.py "$haul" "$place" "$base/k" 4000
+    python3 -B Tests/bench/peers/peers.py "$haul" "$place" "$base/noop" ${HAUL_PEERS_JSON:+--json "$HAUL_PEERS_JSON"}
 }
 
 uname -rm; nproc

@@ -1,146 +1,140 @@
-"""No-op jobs through RQ, Celery, dramatiq and arq with one worker process each, beside Haul with files of 1 KiB.
+"""No-op jobs through other queues on Redis, and requests that get 204 from nginx through Haul, one after the other on the
+same server.
 
-  peers.py HAUL DIRECTORY URL JOBS      started by run.sh; DIRECTORY has a venv for each peer, URL a file of 1 KiB
+  peers.py HAUL DIRECTORY URL [--jobs N] [--slots 1,10,50] [--only NAME,…] [--json FILE]
 
-Each figure is jobs per second from the first push to the end of the last job. The worker runs before, and Redis is the
-same server. A second figure is the CPU time of that server's process per job, for everything after the push. A third
-one is the part of it in scripts or functions, if the queue uses any.
+Started by run.sh, which makes a venv for each peer in DIRECTORY. All jobs are pushed before the worker starts. The
+figures are of the last nine tenths of them, or of 20 seconds: jobs a second, the CPU time of redis-server for each, and the part of it in
+scripts or functions, if the queue uses any. Then jobs are pushed one at a time to the idle worker: `idle` is the median
+time from before the push to the end. Haul's jobs end with a reply on a list, which is part of both.
 """
+import argparse
+import json
 import os
+import shutil
 import signal
+import statistics
 import subprocess
 import sys
-import textwrap
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "chaos"))
-import origin as origin_module
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "..", "chaos")]
 from bus import key, until
 from processes import Process, RedisServer, Worker
 from resp import Redis
 from stores import Directory
 
-# For each peer: the module with the job, which also pushes N jobs, and the worker's command. Every job increments the
-# same counter, so that the end is detected in the same way for all.
-PEERS = {
-    "rq": ("""
-        import os, sys
-        from redis import Redis
-        connection = Redis(unix_socket_path=os.environ["SOCKET"])
-        def job():
-            connection.incr("done")
-        if __name__ == "__main__":
-            from rq import Queue
-            import peer
-            queue = Queue(connection=connection)
-            queue.enqueue_many([Queue.prepare_data(peer.job, result_ttl=0) for _ in range(int(sys.argv[1]))])
-     """, ["rq", "worker", "-w", "rq.worker.SimpleWorker", "--url", "unix://{socket}", "--quiet"]),
-    "celery": ("""
-        import os, sys
-        from celery import Celery
-        from redis import Redis
-        app = Celery("peer", broker="redis+socket://" + os.environ["SOCKET"])
-        app.conf.task_ignore_result = True
-        app.conf.worker_prefetch_multiplier = 100
-        connection = Redis(unix_socket_path=os.environ["SOCKET"])
-        @app.task(name="job")
-        def job():
-            connection.incr("done")
-        if __name__ == "__main__":
-            for _ in range(int(sys.argv[1])):
-                job.delay()
-     """, ["celery", "-A", "peer", "worker", "--pool", "solo", "--without-gossip", "--without-mingle",
-           "--without-heartbeat", "--loglevel", "ERROR"]),
-    "dramatiq": ("""
-        import os, sys
-        import dramatiq
-        from dramatiq.brokers.redis import RedisBroker
-        from redis import Redis
-        dramatiq.set_broker(RedisBroker(url="unix://" + os.environ["SOCKET"]))
-        connection = Redis(unix_socket_path=os.environ["SOCKET"])
-        @dramatiq.actor
-        def job():
-            connection.incr("done")
-        if __name__ == "__main__":
-            for _ in range(int(sys.argv[1])):
-                job.send()
-     """, ["dramatiq", "peer", "--processes", "1", "--threads", "8"]),
-    "arq": ("""
-        import asyncio, os, sys
-        from arq import create_pool
-        from arq.connections import RedisSettings
-        settings = RedisSettings(unix_socket_path=os.environ["SOCKET"])
-        async def job(context):
-            await context["redis"].incr("done")
-        class WorkerSettings:
-            functions = [job]
-            redis_settings = settings
-            max_jobs = 100
-            poll_delay = 0.05
-            keep_result = 0
-        async def main():
-            pool = await create_pool(settings)
-            for _ in range(int(sys.argv[1])):
-                await pool.enqueue_job("job")
-        if __name__ == "__main__":
-            asyncio.run(main())
-     """, ["arq", "peer.WorkerSettings"]),
+# The workers' commands. RQ has a process for each job that runs, all others have one process.
+WORKERS = {
+    "sidekiq": ["sidekiq", "-r", "./sidekiq.rb", "-c", "{slots}"],
+    "bullmq": ["python", "peer.py", "work"],
+    "celery": ["celery", "-A", "peer", "worker", "--pool", "threads", "--concurrency", "{slots}", "--without-gossip",
+               "--without-mingle", "--without-heartbeat", "--loglevel", "ERROR"],
+    "dramatiq": ["dramatiq", "peer", "--processes", "1", "--threads", "{slots}"],
+    "rq": ["rq", "worker-pool", "-n", "{slots}", "-w", "rq.worker.SimpleWorker", "--url", "unix://{socket}", "--quiet"],
+    "arq": ["arq", "peer.WorkerSettings"],
+    "saq": ["saq", "peer.settings"],
+    "huey": ["huey_consumer", "peer.queue", "-w", "{slots}", "-k", "thread", "-q"],
 }
+IDLE_JOBS = 50
+# A queue that is slower is measured for so long.
+MAX_SECONDS = 20
 
 
-def peer(name, directory, server, jobs):
-    module, command = PEERS[name]
-    folder = os.path.join(directory, name)
-    with open(os.path.join(folder, "peer.py"), "w") as file:
-        file.write(textwrap.dedent(module))
-    environment = os.environ | {"SOCKET": server.socket, "PYTHONPATH": folder}
-    programs = os.path.join(folder, "bin")
-    worker = Process(
-        [os.path.join(programs, command[0]), *(word.format(socket=server.socket) for word in command[1:])],
-        os.path.join(folder, "log"), env=environment, cwd=folder,
-        start_new_session=True)
-    push = [os.path.join(programs, "python"), "peer.py"]
-    redis = Redis(server.socket, 30)
-    worker.start()
-    try:
-        subprocess.run([*push, "1"], env=environment, cwd=folder, check=True)
-        until(lambda: redis.call("GET", "done") == "1")
-        redis.call("SET", "done", 0)
-        redis.call("CONFIG", "RESETSTAT")
-        began, busy = time.monotonic(), server.cpu
-        pusher = subprocess.Popen([*push, str(jobs)], env=environment, cwd=folder)
-        until(lambda: redis.call("EXISTS", "done") and int(redis.call("GET", "done")) >= jobs, 0.01, 300)
-        seconds, busy = time.monotonic() - began, server.cpu - busy
-        pusher.wait(30)
-        scripts = scripted(redis)
-    finally:
+class Peer:
+    def __init__(self, name, directory, server, slots):
+        self.folder = os.path.join(directory, name)
+        os.makedirs(self.folder, exist_ok=True)
+        self.environment = os.environ | {"SOCKET": server.socket, "PYTHONPATH": self.folder, "SLOTS": str(slots)}
+        if name == "sidekiq":
+            shutil.copy(os.path.join(HERE, "sidekiq.rb"), self.folder)
+            self.program, programs = ["ruby", "sidekiq.rb"], ""
+        else:
+            shutil.copy(os.path.join(HERE, name + ".py"), os.path.join(self.folder, "peer.py"))
+            shutil.copy(os.path.join(HERE, "measure.py"), self.folder)
+            programs = os.path.join(self.folder, "bin", "")
+            self.program = [programs + "python", "peer.py"]
+        command = [word.format(socket=server.socket, slots=slots) for word in WORKERS[name]]
+        self.worker = Process(
+            [programs + command[0], *command[1:]], os.path.join(self.folder, "log"), env=self.environment, cwd=self.folder,
+            start_new_session=True)
+
+    def push(self, _redis, count):
+        self.run("push", count)
+
+    def run(self, mode, count):
+        done = subprocess.run(
+            [*self.program, mode, str(count)], env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=300)
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr)
+        return done.stdout
+
+    def ended(self, redis):
+        return redis.call("LLEN", "ended")
+
+    def idle(self, redis):
+        redis.call("DEL", "ended")
+        return float(self.run("idle", IDLE_JOBS).split()[-1])
+
+    def end(self):
         # This also ends the processes that the worker has started.
-        os.killpg(worker.child.pid, signal.SIGKILL)
-        worker.end()
-        redis.call("FLUSHALL")
-    return jobs / seconds, busy / jobs * 1e6, scripts / jobs
+        os.killpg(self.worker.child.pid, signal.SIGKILL)
+        self.worker.end()
 
 
-def haul(program, directory, server, url, jobs, durability):
-    root = Directory(os.path.join(directory, "peers-" + durability))
-    redis = Redis(server.socket, 30)
-    worker = Worker(program, None, directory, "haul", server.url, root, 1, 32, 8)
-    worker.command += ["--durability", durability]
-    worker.start()
+class Haul:
+    """Requests with a reply. With `limits` the fleet shares limits that it does not reach."""
+
+    def __init__(self, program, directory, server, url, slots, limits):
+        self.url, self.limits = url, limits
+        self.worker = Worker(program, None, directory, "haul", server.url, Directory(os.path.join(directory, "root")), 1, slots, 8)
+        self.worker.command += ["--connections-per-host", str(slots)]
+
+    def element(self, id):
+        return f'{{"kind":"request","url":"{self.url}","id":"{id}","reply_to":"ends"}}'
+
+    def push(self, redis, count):
+        if self.limits:
+            redis.call("HSET", key("settings"), "max_running", 10_000, "host_connections", 10_000)
+        for start in range(0, count, 500):
+            redis.call("LPUSH", key("jobs"), *(self.element(f"n{n}") for n in range(start, min(count, start + 500))))
+
+    def ended(self, redis):
+        return redis.call("ZCARD", key("completed"))
+
+    def idle(self, redis):
+        seconds = []
+        redis.call("DEL", key("reply:ends"))
+        for number in range(IDLE_JOBS):
+            time.sleep(0.05)  # The worker is idle again.
+            began = time.perf_counter()
+            redis.call("LPUSH", key("jobs"), self.element(f"idle{number}"))
+            if redis.call("BRPOP", key("reply:ends"), 20) is None:
+                raise TimeoutError("a job did not end")
+            seconds.append(time.perf_counter() - began)
+        return statistics.median(seconds) * 1000
+
+    def end(self):
+        self.worker.end()
+        os.unlink(self.worker.log)
+
+
+def measure(queue, redis, server, jobs):
+    queue.push(redis, jobs)
+    queue.worker.start()
     try:
-        until(lambda: worker.has_logged("working"))
+        until(lambda: queue.ended(redis) >= jobs // 10, 0.002, 120)
         redis.call("CONFIG", "RESETSTAT")
-        began, busy = time.monotonic(), server.cpu
-        for n in range(jobs):
-            redis.call("LPUSH", key("jobs"), f'{{"url":"{url}?{n}","id":"n{n}","path":"n/{n}"}}')
-        until(lambda: redis.call("ZCARD", key("completed")) == jobs, 0.01, 300)
-        seconds, busy = time.monotonic() - began, server.cpu - busy
-        scripts = scripted(redis)
+        first, began, busy = queue.ended(redis), time.monotonic(), server.cpu
+        until(lambda: queue.ended(redis) >= jobs or time.monotonic() - began > MAX_SECONDS, 0.01, 300)
+        measured = queue.ended(redis) - first
+        seconds, busy, scripts = time.monotonic() - began, server.cpu - busy, scripted(redis)
+        until(lambda: queue.ended(redis) >= jobs, 0.1, 600)
+        return {"rate": measured / seconds, "redis_us": busy / measured * 1e6, "scripts_us": scripts / measured, "idle_ms": queue.idle(redis)}
     finally:
-        worker.end()
+        queue.end()
         redis.call("FLUSHALL")
-        os.unlink(worker.log)
-    return jobs / seconds, busy / jobs * 1e6, scripts / jobs
 
 
 def scripted(redis):
@@ -150,23 +144,34 @@ def scripted(redis):
         if line.startswith(("cmdstat_fcall:", "cmdstat_eval:", "cmdstat_evalsha:")))
 
 
-def cpu_text(busy, scripts):
-    return f"{busy:.0f} µs of Redis' CPU each" + (f", {scripts:.0f} of them in scripts" if scripts else "")
-
-
 def main():
-    program, directory, url, jobs = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
-    server = RedisServer(directory, "redis")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("haul")
+    parser.add_argument("directory")
+    parser.add_argument("url")
+    parser.add_argument("--jobs", type=int, default=4000)
+    parser.add_argument("--slots", default="1,10,50")
+    parser.add_argument("--only", default="haul,haul with limits," + ",".join(WORKERS))
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    server = RedisServer(options.directory, "redis")
     server.start()
+    redis, figures = Redis(server.socket, 30), []
     try:
-        ours = {}
-        for durability in ("disk", "process"):
-            ours[durability], *busy = haul(program, directory, server, url, jobs, durability)
-            print(f"peers: haul, files of 1 KiB, {durability}: {ours[durability]:.0f} jobs a second, {cpu_text(*busy)}", flush=True)
-        for name in PEERS:
-            rate, *busy = peer(name, directory, server, jobs)
-            print(f"peers: {name}, no-op jobs: {rate:.0f} jobs a second, {cpu_text(*busy)}; haul is {ours['process'] / rate:.1f} times "
-                  f"as fast with process, {ours['disk'] / rate:.1f} with disk", flush=True)
+        for slots in map(int, options.slots.split(",")):
+            for name in options.only.split(","):
+                if name.startswith("haul"):
+                    queue = Haul(options.haul, options.directory, server, options.url, slots, name != "haul")
+                else:
+                    queue = Peer(name, options.directory, server, slots)
+                figure = measure(queue, redis, server, options.jobs)
+                figures.append({"queue": name, "slots": slots, "load": os.getloadavg()[0], **figure})
+                scripts = f", {figure['scripts_us']:.0f} of them in scripts" if figure["scripts_us"] >= 1 else ""
+                print(f"peers: {name}, {slots} at once: {figure['rate']:.0f} jobs a second, {figure['redis_us']:.0f} µs of Redis' CPU each"
+                      f"{scripts}; idle {figure['idle_ms']:.2f} ms", flush=True)
+                if options.json:
+                    with open(options.json, "w") as file:
+                        json.dump({"jobs": options.jobs, "figures": figures}, file, indent=1)
     finally:
         server.end()
 
