@@ -149,7 +149,7 @@ def main():
     parser.add_argument("haul")
     parser.add_argument("directory")
     parser.add_argument("url")
-    parser.add_argument("--jobs", type=int, default=4000)
+    parser.add_argument("--jobs", type=int, default=2000)
     parser.add_argument("--slots", default="1,10,50")
     parser.add_argument("--only", default="haul,haul with limits," + ",".join(WORKERS))
     parser.add_argument("--json")
