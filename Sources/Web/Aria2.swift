@@ -47,6 +47,8 @@ struct Aria2: Sendable {
     /// Calls of one text, and what they may answer together before the last one.
     private static let maxCalls = 100
     private static let maxBytes = 4 << 20
+    /// Of a call's id, in bytes, and of an error's message, in characters.
+    private static let maxText = 1000
     /// The option that names the failed job to retry; the name is not aria2's, whose jobs are retried by adding them again.
     static let retryOption = "haul-retry"
 
@@ -65,12 +67,19 @@ struct Aria2: Sendable {
     }
 
     private func respond(to call: JSON, in session: inout Session) async -> String? {
-        let id = call.members?.first { $0.name == "id" }?.raw ?? "null"
+        guard let id = Self.id(of: call) else { return Self.error("null", -32600, "Invalid Request.") }
         guard let method = call["method"]?.string else { return Self.error(id, -32600, "Invalid Request.") }
         do {
             let result = try await result(of: method, call["params"]?.array ?? [], in: &session)
             return #"{"jsonrpc":"2.0","id":\#(id),"result":\#(result)}"#
         } catch { return Self.error(id, 1, message(of: error)) }
+    }
+
+    /// The id, which the answer repeats; nil for a long one. So no client that has not signed in gets an answer as long as
+    /// its request.
+    private static func id(of call: JSON) -> String? {
+        guard let id = call.members?.first(where: { $0.name == "id" }) else { return "null" }
+        return id.raw.utf8.count <= maxText ? id.raw : nil
     }
 
     private func message(of error: any Error) -> String {
@@ -84,7 +93,8 @@ struct Aria2: Sendable {
     }
 
     private static func error(_ id: String, _ code: Int, _ message: String) -> String {
-        #"{"jsonrpc":"2.0","id":\#(id),"error":{"code":\#(code),"message":\#(JSON.quoted(message))}}"#
+        let text = JSON.quoted(String(message.prefix(maxText)))
+        return #"{"jsonrpc":"2.0","id":\#(id),"error":{"code":\#(code),"message":\#(text)}}"#
     }
 
     /// Who calls: the user of the token, a bearer token of `--auth`, that comes first among the parameters. Without

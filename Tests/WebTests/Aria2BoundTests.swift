@@ -53,6 +53,22 @@ import Testing
         }
     }
 
+    @Test("what is wrong with a call is said briefly, however long the call is") func brief() async throws {
+        let bench = try await Bench()
+        let long = String(repeating: "a", count: 1 << 20)
+        for call in [
+            #"{"id":"\#(long)","method":"system.listMethods"}"#, #"{"id":["\#(long)"],"method":"x"}"#,
+            #"{"id":1,"method":"\#(long)"}"#, #"{"id":1,"method":"aria2.tellStatus","params":["\#(long)"]}"#,
+        ] {
+            let answer = try await bench.respond(call)
+            #expect(answer.text.utf8.count < 2000 && answer["error"] != nil, "\(call.prefix(60)): \(answer.text)")
+        }
+        for id in ["1", "\"a\"", "null", "1.5"] {
+            let answer = try await bench.respond(#"{"id":\#(id),"method":"system.listMethods"}"#)
+            #expect(answer["result"] != nil && answer["id"]?.text == id, "\(answer.text)")
+        }
+    }
+
     @Test("the calls of a text answer some MiB together, and later ones an error") func bytes() async throws {
         let bench = try await Bench()
         let keys = bench.fixture.queue.keys
