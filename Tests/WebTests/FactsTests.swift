@@ -18,6 +18,20 @@ import Testing
         try await fixture.queue.redis.send(Command("ZADD", keys.index(state), score, id))
     }
 
+    @Test("numbers that no worker writes into a hash end no overview") func extremes() async throws {
+        let fixture = try await WebFixture { $0.aria2 = .default }
+        for (id, number) in [("a", "\(Int64.max)"), ("b", "\(Int64.max)"), ("c", "\(Int64.min)")] {
+            let fields = ["speed", "total", "received", "started"].flatMap { [$0, number] }
+            try await Self.write(fixture, id, .running, score: Int64.max >> 12, ["url", "http://h/\(id)"] + fields)
+        }
+        try await fixture.server.cli("HSET", fixture.queue.keys.job("b"), "received", "\(Int64.min)")
+        for path in ["", "/facets?state=running", "/jobs?state=running&sort=speed", "/workers"] {
+            #expect(await fixture.get("/api/queues/default" + path).status == 200, "\(path)")
+        }
+        let stat = await fixture.send("POST", "/jsonrpc", #"{"jsonrpc":"2.0","id":1,"method":"aria2.getGlobalStat"}"#)
+        #expect(stat.status == 200 && stat.json?["result"] != nil, "\(stat.text)")
+    }
+
     @Test("facets count the properties of running jobs, and a facet's filter finds as many") func facets() async throws
     {
         let fixture = try await WebFixture()

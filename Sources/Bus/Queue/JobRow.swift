@@ -36,9 +36,7 @@ package struct JobRow: Sendable, Equatable {
         self.listed = listed ?? ListedJob(id: id)
         let fields = state.describing(fields, self.listed) ?? [:]
         func text(_ name: String) -> String { fields[name] ?? "" }
-        // Any client may write into a hash. Texts that are not numbers are ignored. Numbers are limited, so that sums
-        // cannot overflow.
-        func number(_ name: String) -> Int64? { fields[name].flatMap { Int64($0) }.map { min(max(0, $0), 1 << 53) } }
+        func number(_ name: String) -> Int64? { Self.number(fields[name]) }
         url = fields["url"] ?? listed?.maskedURL ?? ""
         file = text("file").isEmpty ? text("path") : text("file")
         received = number("received") ?? 0
@@ -53,6 +51,12 @@ package struct JobRow: Sendable, Equatable {
         since =
             state == .running
             ? number("started") : state == .queued ? number("updated") ?? listed?.timestamp : listed?.timestamp
+    }
+
+    /// A number of a job's hash. Any client may write into a hash, so a text that is not a number is ignored, and numbers
+    /// are limited, so that sums cannot overflow.
+    package static func number(_ text: String?) -> Int64? {
+        text.flatMap { Int64($0) }.map { min(max(0, $0), 1 << 53) }
     }
 
     /// The file if it has a name, else the URL.
