@@ -265,7 +265,7 @@ extension QueueReaderCache {
         var found = UniqueIDs(limit: limit)
         var (pass, step) = (try await pass(of: state, filter), Queue.minPageOfElements)
         while !Task.isCancelled {
-            guard let page = try await pass.next(limit: step, matcher) else { return (found.ids, !pass.hasGivenUp) }
+            guard let page = try await pass.next(limit: step, matcher) else { return (found.ids, true) }
             step = page.next
             let matching = try await matching(page.jobs, matcher, state)
             let jobs = try await queue.jobs(matching.map(\.job), in: state, without: operation)
@@ -286,9 +286,6 @@ extension QueueReaderCache {
         let queue: Queue
         let state: JobState
         var position: Position
-
-        /// Whether the end was reached before all jobs were read, because the queue moves too fast.
-        var hasGivenUp: Bool { if case .waiting(let cursor) = position { cursor.hasGivenUp } else { false } }
 
         /// At most `limit` jobs, of which those with an element that cannot match are left out. nil at the end.
         mutating func next(limit: Int, _ matcher: JobMatcher) async throws(RedisError) -> WaitingPage? {

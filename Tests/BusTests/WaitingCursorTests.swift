@@ -111,7 +111,7 @@ import Testing
                 }
             }
         }
-        #expect(passed.count == 1700 && !cursor.hasGivenUp)
+        #expect(passed.count == 1700)
     }
 
     @Test("a pass ends although others are pushed and claimed all the time") func ends() async throws {
@@ -124,7 +124,7 @@ import Testing
             try await f.redis.send(Command("DEL", f.queue.keys.jobs))
             try await f.push((0..<20).map { #"{"url":"http://h/\#($0)","id":"p\#(pages)-\#($0)"}"# })
         }
-        #expect(pages < 50 && cursor.hasGivenUp)
+        #expect(pages < 50)
     }
 
     @Test("groups whose turns change meanwhile are all found") func groups() async throws {

@@ -29,8 +29,6 @@ package struct WaitingCursor: Sendable {
     private var depths: [String: Int] = [:]
     /// The keys of the lists in which this pass has found elements that no pass had read.
     private var unread: Set<String> = []
-    /// Whether the cursor has ended although its last pass found others: elements that wait may be unread.
-    package private(set) var hasGivenUp = false
 
     /// Begins at the first element.
     ///
@@ -80,8 +78,7 @@ package struct WaitingCursor: Sendable {
                 let rest = try await queue.remainder(of: past)
                 lists = rest
                 if rest.count > 0 { continue }
-                hasGivenUp = passes == Self.maxPasses && !unread.isEmpty
-                guard passes == 1 || !unread.isEmpty, !hasGivenUp else { return nil }
+                guard passes == 1 || !unread.isEmpty, passes < Self.maxPasses else { return nil }
             }
             try await beginPass()
             if count == 0 { return nil }
