@@ -92,8 +92,8 @@ struct TransferSettings: Sendable {
     /// - Throws: `ExitStatus.jobFailed`; the reason has been printed.
     func saveCookies() throws { try cookieFile?.save() }
 
-    /// Saves the cookies that servers have set for `others` as well.
-    mutating func saveCookies(with others: TransferSettings) { cookieFile = others.cookieFile }
+    /// Records cookies beside those that servers have set for `others`, so that one file gets all of them.
+    mutating func shareCookieFile(of others: TransferSettings) { cookieFile = others.cookieFile }
 
     /// The executor of all downloads: the thread that libcurl runs on.
     var executor: any TaskExecutor { engine.executor }

@@ -29,7 +29,7 @@ extension Get {
                 for (list, version) in now.sorted(by: { $0.key < $1.key })
                 where before[list] == version && !Task.isCancelled {
                     var settings = try settings(configuration)
-                    settings.saveCookies(with: tried)
+                    settings.shareCookieFile(of: tried)
                     try await download(list, of: version, in: directory, settings, sender, writeOut)
                 }
                 before = now
