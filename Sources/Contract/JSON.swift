@@ -20,8 +20,19 @@ public enum JSON: Sendable, Equatable {
         public let name: String
         /// The member's value.
         public let value: JSON
+        /// A part of the whole document, which all members share: a copy at each level would multiply a nested text.
+        let bytes: ArraySlice<UInt8>
+
         /// The value's text, as written.
-        public let raw: String
+        public var raw: String { String(decoding: bytes, as: UTF8.self) }
+
+        fileprivate init(name: String, value: JSON, bytes: ArraySlice<UInt8>) {
+            (self.name, self.value, self.bytes) = (name, value, bytes)
+        }
+
+        init(name: String, value: JSON, raw: String) {
+            self.init(name: name, value: value, bytes: Array(raw.utf8)[...])
+        }
     }
 
     /// How deep arrays and objects may be nested.
@@ -212,8 +223,7 @@ private struct JSONReader {
             skipSpace()
             let start = position
             let value = try value()
-            let raw = String(decoding: bytes[start..<position], as: UTF8.self)
-            members.append(JSON.Member(name: name, value: value, raw: raw))
+            members.append(JSON.Member(name: name, value: value, bytes: bytes[start..<position]))
             skipSpace()
             if take("}") { return .object(members) }
             guard take(",") else { throw error("a comma or } should follow a member") }

@@ -14,7 +14,8 @@ package struct WebSocketReader: Sendable {
         package init(code: UInt16) { self.code = code }
     }
 
-    private let maxLength: Int
+    /// The longest message, in bytes.
+    package var maxLength: Int
     private var buffer: [UInt8] = []
     /// How many bytes of the buffer have been read.
     private var position = 0

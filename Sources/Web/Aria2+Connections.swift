@@ -11,6 +11,8 @@ extension Aria2 {
         ("Access-Control-Allow-Origin", "*"), ("Cache-Control", "no-store"),
     ]
     private static let maxMessage = 1 << 20
+    /// The longest message of a client that has not signed in. Many may wait at once for their token to be checked.
+    private static let maxFirstMessage = 64 << 10
 
     func decide(_ request: ServerRequest, _ api: API) throws(APIError) -> HTTPServer.Decision {
         switch request.method {
@@ -76,9 +78,9 @@ extension Aria2 {
         _ request: ServerRequest, _ incoming: IncomingBytes, _ writer: ResponseWriter, _ feed: inout NotificationFeed,
         signInTime: Duration
     ) async throws {
-        var reader = WebSocketReader(maxLength: Self.maxMessage)
         var session = Session(request: request)
         if isKnown(request) { session.caller = try await admission.caller(nil, from: request.client, audit) }
+        var reader = WebSocketReader(maxLength: session.caller == nil ? Self.maxFirstMessage : Self.maxMessage)
         let begun = ContinuousClock.now
         var spoken = begun
         while true {
@@ -92,7 +94,9 @@ extension Aria2 {
                     case .close: return try await Self.close(writer, 1000)
                     case .ping(let payload): try await writer.send(WebSocketReader.frame(0xA, payload))
                     case .text(let text):
-                        guard let response = await respond(to: text, in: &session) else { continue }
+                        let response = await respond(to: text, in: &session)
+                        if session.caller != nil { reader.maxLength = Self.maxMessage }
+                        guard let response else { continue }
                         try await writer.send(WebSocketReader.frame(0x1, Array(response.utf8)))
                     }
                 }

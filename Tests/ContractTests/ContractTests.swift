@@ -1,12 +1,27 @@
-import HaulContract
 import HaulTestSupport
 import Testing
+
+@testable import HaulContract
 
 @Suite struct JSONTests {
     @Test("JSON values keep their raw text") func rawText() throws {
         let json = try JSON(#"{"meta": {"a":[ ],"n":12345678901234567890} , "x":1e3}"#)
         #expect(json.members?.first?.raw == #"{"a":[ ],"n":12345678901234567890}"#)
         #expect(json["x"]?.integer == 1000)
+    }
+    @Test("the members of a nested text share its bytes, so that its depth multiplies nothing") func shared() throws {
+        func place(_ member: JSON.Member) -> Range<UInt> {
+            member.bytes.withUnsafeBytes {
+                let start = UInt(bitPattern: $0.baseAddress!)
+                return start..<start + UInt($0.count)
+            }
+        }
+        var member = try #require(try JSON(#"{"a":{"a":{"a":"text"}}}"#).members?.first)
+        while let inner = member.value.members?.first {
+            #expect(place(member).contains(place(inner).lowerBound), "\(inner.raw)")
+            member = inner
+        }
+        #expect(member.raw == #""text""#)
     }
 
     @Test("an object is written on one line, whatever line breaks the JSON of its members has") func oneLine() throws {

@@ -99,6 +99,26 @@ import Testing
         await bench.server.stop()
     }
 
+    @Test("the messages of a client that has not signed in are short")
+    func firstMessages() async throws {
+        let bench = try await Bench { $0.accounts = Self.accounts }
+        func message(of count: Int) -> [UInt8] {
+            let call = Self.call("look", id: #""\#(String(repeating: "9", count: 900))""#)
+            return Self.frame(call + String(repeating: " ", count: count))
+        }
+        let (guest, stranger) = (try await bench.open(), try await bench.open())
+        for _ in 0..<2 {
+            await guest.send(Self.frame(Self.call("look", id: "7")))
+            #expect(await guest.read(until: "enabledFeatures").contains("enabledFeatures"))
+            await guest.send(message(of: 900_000))
+            #expect(await guest.read(until: "999").contains("999"))
+        }
+        await stranger.send(message(of: 70_000))
+        // A frame of two bytes: 1009, the message is too big.
+        #expect(await stranger.read().contains("\u{2}\u{3}"))
+        await bench.server.stop()
+    }
+
     @Test("a client that does not sign in is closed soon, and takes no place of those who have")
     func strangers() async throws {
         let bench = try await Bench {
