@@ -14,9 +14,10 @@ extension HTTPServer {
         switch response.body {
         case .bytes(let bytes):
             connection.recipient = response.recipient ?? connection.network
-            // Only what has changed nothing may be refused now, because a client repeats it.
+            // Only what has changed nothing may be refused now, because a client repeats it. A request with a body was
+            // checked before (`receive`).
             guard request.method != "GET" || mayHold(bytes.count, for: connection) else {
-                return refuse(connection, 503, "too many responses wait for their clients: try again in some seconds")
+                return refuse(connection, 503, Self.tooManyResponses)
             }
             let keepsAlive = request.keepsAlive && isWhole && !connection.isHalfClosed
             connection.output += response.head(length: Int64(bytes.count), keepsAlive: keepsAlive)
@@ -43,7 +44,7 @@ extension HTTPServer {
 
     /// Whether a response of this length may be held beside those that wait for other clients. Short ones always may, and
     /// are few enough, because each connection has one.
-    private func mayHold(_ count: Int, for connection: ServerConnection) -> Bool {
+    func mayHold(_ count: Int, for connection: ServerConnection) -> Bool {
         guard count > limits.shortResponse else { return true }
         var (all, own) = (0, 0)
         for other in connections.values {

@@ -19,8 +19,11 @@ package actor HTTPServer {
         case respond(ServerResponse)
         /// Reads the body, which may be empty, and sends the response that is made of it. Strangers, who are not known
         /// because the body itself has their secret, share `ServerLimits.strangersBodies`. `stranger` is the address of
-        /// one, and nil for a known client.
-        case readBody(stranger: ClientAddress? = nil, @Sendable ([UInt8]) async -> ServerResponse)
+        /// one, and nil for a known client. `recipient` is the network that the response is for; without one, that of
+        /// the connection.
+        case readBody(
+            stranger: ClientAddress? = nil, recipient: ClientNetwork? = nil,
+            @Sendable ([UInt8]) async -> ServerResponse)
     }
 
     /// What the clients occupy.
@@ -257,11 +260,10 @@ package actor HTTPServer {
             Task { [weak self] in
                 switch await handler(request) {
                 case .respond(let response): await self?.send(response, to: request, isWhole: length == 0, on: id)
-                case .readBody(_, let respond) where length == 0:
-                    await self?.send(await respond([]), to: request, isWhole: true, on: id)
-                case .readBody(let stranger, let respond):
+                case .readBody(let stranger, let recipient, let respond):
                     let body = ServerConnection.IncomingBody(
-                        request: request, length: length, stranger: stranger?.network, respond: respond)
+                        request: request, length: length, stranger: stranger?.network, recipient: recipient,
+                        respond: respond)
                     await self?.receive(body, on: id)
                 }
             })
@@ -274,6 +276,11 @@ package actor HTTPServer {
         guard let connection = connections[id] else { return }
         guard bodies + body.length <= limits.bodies, mayReceive(body) else {
             return refuse(connection, 503, "too many bodies are being received: try again in some seconds")
+        }
+        // The response may be long, and can no longer be refused once the body has changed something.
+        connection.recipient = body.recipient ?? connection.network
+        guard mayHold(limits.shortResponse + 1, for: connection) else {
+            return refuse(connection, 503, Self.tooManyResponses)
         }
         bodies += body.length
         if let stranger = body.stranger { strangersBodies[stranger, default: 0] += body.length }
@@ -313,6 +320,8 @@ package actor HTTPServer {
         let left = (strangersBodies[network] ?? 0) - body.length
         strangersBodies[network] = left > 0 ? left : nil
     }
+
+    static let tooManyResponses = "too many responses wait for their clients: try again in some seconds"
 
     /// Sends an error response, and closes the connection after `limits.lingerTime`.
     func refuse(_ connection: ServerConnection, _ status: Int, _ reason: String) {

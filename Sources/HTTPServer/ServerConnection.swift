@@ -24,6 +24,8 @@ final class ServerConnection {
         let length: Int
         /// The network of its client, if the client has not signed in.
         let stranger: ClientNetwork?
+        /// The network that the response is for, if it is not that of the connection.
+        let recipient: ClientNetwork?
         let respond: @Sendable ([UInt8]) async -> ServerResponse
     }
 

@@ -18,7 +18,8 @@ package struct ServerLimits: Sendable {
     /// Of these, the bytes of clients that have not signed in. One network of them sends at most `body` at a time.
     package var strangersBodies = 4 << 20
     /// Bytes of the responses that wait until their clients take them, for all clients together. One network has a
-    /// quarter of it. A longer response than `shortResponse` that exceeds this gets a 503, unless it is the only one.
+    /// quarter of it. A longer response than `shortResponse` that exceeds this gets a 503, unless it is the only one. So
+    /// does a request with a body, before the body is read.
     package var responses = 64 << 20
     package var shortResponse = 64 << 10
     /// Requests that the server starts in one turn of its loop for connections that sent several requests at once.

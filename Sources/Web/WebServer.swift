@@ -57,8 +57,10 @@ package final class WebServer: Sendable {
         do throws(APIError) {
             switch try await answer(request) {
             case .respond(let response): return .respond(Self.protected(response, for: recipient))
-            case .readBody(let stranger, let respond):
-                return .readBody(stranger: stranger) { Self.protected(await respond($0), for: recipient) }
+            case .readBody(let stranger, _, let respond):
+                return .readBody(stranger: stranger, recipient: recipient) {
+                    Self.protected(await respond($0), for: recipient)
+                }
             }
         } catch {
             return .respond(Self.protected(error.response, for: recipient))

@@ -210,12 +210,16 @@ import Testing
     func unreadResponses() async throws {
         var limits = ServerLimits()
         limits.responses = 64 << 20
-        let bytes = [UInt8](repeating: 97, count: 9 << 20)
+        let (bytes, changes) = ([UInt8](repeating: 97, count: 9 << 20), Shared(0))
         let server = HTTPServer(limits: limits) { request in
             let text = request.path == "/short" ? "short" : String(decoding: bytes, as: UTF8.self)
             var response = ServerResponse(200, "text/plain", text)
             if request.path == "/forwarded" { response.recipient = ClientAddress("10.1.1.1")?.network }
-            return .respond(response)
+            guard request.path == "/change" else { return .respond(response) }
+            return .readBody { [response] _ in
+                changes.change { $0 += 1 }
+                return response
+            }
         }
         let address = try await server.listen(on: ListenAddress("127.0.0.1:0")!)
         func get(_ path: String, from source: String) async throws -> RawClient {
@@ -232,6 +236,17 @@ import Testing
         let post = try RawClient(address, from: "127.0.1.2")
         await post.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
         #expect(await post.read(until: "aaa").hasPrefix("HTTP/1.1 200 "))
+        // What comes with a body is refused before it changes anything, even if the body is empty.
+        func change(_ body: String, from source: String) async throws -> RawClient {
+            let client = try RawClient(address, from: source)
+            await client.send("POST /change HTTP/1.1\r\nHost: h\r\nContent-Length: \(body.count)\r\n\r\n\(body)")
+            return client
+        }
+        for body in ["", "body"] {
+            #expect(try await change(body, from: "127.0.1.2").read().hasPrefix("HTTP/1.1 503 "))
+        }
+        #expect(changes.value == 0)
+        #expect(try await change("body", from: "127.0.4.1").read(until: "aaa").hasPrefix("HTTP/1.1 200 "))
         // A proxy has forwarded it for a client of another network.
         #expect(try await get("/forwarded", from: "127.0.1.3").read(until: "aaa").hasPrefix("HTTP/1.1 200 "))
         #expect(try await get("/", from: "127.0.2.1").read(until: "aaa").hasPrefix("HTTP/1.1 200 "))

@@ -51,7 +51,7 @@ struct WebFixture {
         let response =
             switch await web.decide(request) {
             case .respond(let response): response
-            case .readBody(_, let respond): await respond(Array((body ?? "").utf8))
+            case .readBody(_, _, let respond): await respond(Array((body ?? "").utf8))
             }
         guard case .bytes(let bytes) = response.body else {
             return Response(status: response.status, fields: response.fields, text: "(a stream)")
