@@ -18,6 +18,8 @@ actor SharedReads {
         let task: Read
         let started: ContinuousClock.Instant
         var isExpired = false
+        /// The length of the text; 0 until it was read.
+        var length = 0
     }
 
     private let traffic: Traffic
@@ -25,6 +27,8 @@ actor SharedReads {
     /// From this many entries on, those that are older than `maxAge` are dropped.
     private static let cleanupThreshold = 64
     private static let maxAge: Duration = .seconds(2)
+    /// The most that all texts have together, in bytes, before the oldest ones are dropped.
+    private static let maxLength = 32 << 20
     private let versions = Counter()
     private var lastCleanup = ContinuousClock.now
 
@@ -52,9 +56,30 @@ actor SharedReads {
         let task = task(key, within: age, read)
         let result = try await isWatched ? resultUnlessSilent(of: task) : task.value
         // Only those who wait now get the error. The next call reads again.
-        if case .failure = result, entries[key]?.task == task { entries[key] = nil }
+        if entries[key]?.task == task {
+            switch result {
+            case .failure: entries[key] = nil
+            case .success(let found):
+                entries[key]?.length = found.text.utf8.count
+                dropOldest(except: key)
+            }
+        }
         return try result.get()
     }
+
+    /// Keeps the texts within `maxLength`. Those that are being read count when they are there.
+    private func dropOldest(except last: String) {
+        var length = self.length
+        guard length > Self.maxLength else { return }
+        let others = entries.filter { $0.key != last && $0.value.length > 0 }
+        for (key, entry) in others.sorted(by: { $0.value.started < $1.value.started }) where length > Self.maxLength {
+            length -= entry.length
+            entries[key] = nil
+        }
+    }
+
+    /// The length of all texts that are kept, in bytes.
+    var length: Int { entries.values.reduce(0) { $0 + $1.length } }
 
     private func task(
         _ key: String, within age: Duration, _ read: @escaping @Sendable () async throws -> String

@@ -166,6 +166,21 @@ import Testing
         #expect(changed.text == "b" && Set([first.version, changed.version, other.version]).count == 3)
     }
 
+    @Test("the texts that are kept for others are bounded, and the newest ones stay") func boundedTexts() async throws {
+        let reads = SharedReads(try await WebFixture().queue.redis.traffic)
+        let read = Shared(0)
+        func text(_ key: Int) async throws {
+            _ = try await reads.text("\(key)", within: .seconds(60)) {
+                read.change { $0 += 1 }
+                return String(repeating: "a", count: 10 << 20)
+            }
+        }
+        for key in 1...8 { try await text(key) }
+        #expect(await reads.length == 30 << 20)
+        for key in 6...8 { try await text(key) }
+        #expect(read.value == 8)
+    }
+
     @Test("line breaks in a producer's JSON do not break a stream", arguments: ["\n\n", "\r\n\r\n", "\r"])
     func lineBreaks(_ space: String) async throws {
         let fixture = try await WebFixture()
