@@ -113,7 +113,7 @@ extension API {
                 break
             }
         }
-        if !isWhole { try await send("event: gap\ndata: {}\n\n") }
+        if !isWhole || reader.hasGap { try await send("event: gap\ndata: {}\n\n") }
     }
 
     /// Sends a text to the client of a stream; ignores an empty one.

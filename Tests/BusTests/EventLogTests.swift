@@ -123,6 +123,23 @@ import Testing
         }
     }
 
+    @Test("a reader of pages says that events are missing when they were dropped between two pages")
+    func trimmedBetweenPages() async throws {
+        let f = try await QueueFixture()
+        for number in 1...1100 {
+            let event = #"{"event":"queued","id":"x","at":\#(number)}"#
+            try await f.redis.send(Command("XADD", f.queue.keys.log, "\(number)-0", "id", "x", "data", event))
+        }
+        var whole = EventLogReader(f.queue, from: "-")
+        var entries: [String] = []
+        while case let events = try await whole.next(), !events.isEmpty { entries += events.map(\.entry) }
+        #expect(entries == (1...1100).map { "\($0)-0" } && !whole.hasGap)
+        var late = EventLogReader(f.queue, from: "-")
+        #expect(try await (1..<900).contains(late.next().count))
+        try await f.redis.send(Command("XTRIM", f.queue.keys.log, "MINID", "900-0"))
+        #expect(try await late.next().map(\.entry) == (900...1100).map { "\($0)-0" } && late.hasGap)
+    }
+
     @Test("a reader whose last entries were lost in a failover goes on with those of a server whose clock is behind")
     func lostEntries() async throws {
         let f = try await QueueFixture()

@@ -93,7 +93,7 @@ package struct EventLogReader: Sendable {
     /// The stream of one partition.
     private struct Source {
         let queue: Queue
-        var start: String
+        let start: String
         var events: [LoggedEvent] = []
         var last: String?
         var isAtEnd = false
@@ -101,6 +101,8 @@ package struct EventLogReader: Sendable {
 
     private static let pageSize = 500
     private var sources: [Source]
+    /// Whether entries behind the last one that was read may have been dropped before they were read.
+    package private(set) var hasGap = false
 
     /// - Parameter start: As XRANGE takes it: `-`, or unix ms.
     package init(_ queue: Queue, from start: String) { sources = queue.parts.map { Source(queue: $0, start: start) } }
@@ -113,11 +115,14 @@ package struct EventLogReader: Sendable {
         var bound: (Int64, Int64)?
         for index in sources.indices {
             if sources[index].events.isEmpty, !sources[index].isAtEnd {
-                let page = try await sources[index].queue.loggedEvents(
-                    from: sources[index].start, limit: Self.pageSize)
+                // The last entry is read once more. If it is there, no later one was dropped.
+                let last = sources[index].last
+                var page = try await sources[index].queue.loggedEvents(
+                    from: last ?? sources[index].start, limit: Self.pageSize + 1)
+                sources[index].isAtEnd = page.count <= Self.pageSize
+                if let last, page.first?.entry == last { page.removeFirst() } else if last != nil { hasGap = true }
                 sources[index].events = page
-                sources[index].isAtEnd = page.count < Self.pageSize
-                if let entry = page.last?.entry { (sources[index].last, sources[index].start) = (entry, "(" + entry) }
+                sources[index].last = page.last?.entry ?? last
             }
             // Nothing is known of a stream behind its last event that was read.
             if !sources[index].isAtEnd, let last = sources[index].events.last {

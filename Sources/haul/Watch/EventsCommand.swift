@@ -30,6 +30,7 @@ struct EventsCommand: AsyncParsableCommand {
         }
         var reader = EventLogReader(queue, from: age.map { "\(max(0, now - $0))" } ?? "-")
         while case let events = try await reader.next(), !events.isEmpty { events.forEach(show) }
+        if reader.hasGap { Self.warnOfGap() }
         if limit == nil, follow || reader.ends.allSatisfy({ $0.last == nil }) {
             throw ExitStatus.printing(
                 .usage,
@@ -52,7 +53,7 @@ struct EventsCommand: AsyncParsableCommand {
             do throws(RedisError) {
                 let page = try await follower.next(within: .seconds(5), on: waiter)
                 isInterrupted = false
-                if page.hasGap { Terminal.printError("haul: events may be missing here: the queue no longer has them") }
+                if page.hasGap { Self.warnOfGap() }
                 page.events.forEach(show)
             } catch {
                 guard error.isTransient else { throw error }
@@ -61,6 +62,10 @@ struct EventsCommand: AsyncParsableCommand {
                 try await Task.sleep(for: .seconds(1))
             }
         }
+    }
+
+    private static func warnOfGap() {
+        Terminal.printError("haul: events may be missing here: the queue no longer has them")
     }
 
     private func show(_ logged: LoggedEvent) {
