@@ -181,6 +181,20 @@ import Testing
         #expect(error?.failure.message.contains("the container's role") == true)
     }
 
+    @Test("a service that the operator has named and that does not answer yet will, so that nothing fails for good")
+    func firstOutage() async throws {
+        let isDown = Shared(true)
+        let origin = try OriginServer { [self] _ in
+            isDown.value ? OriginReply(500) : answer("K", until: "2030-01-01T00:00:00Z")
+        }
+        let container = CredentialsLocation.container(url: "http://127.0.0.1:\(origin.port)/creds", token: nil)
+        let chain = CredentialsChain(engine: engine(), locations: [.file(path: "/nowhere", profile: "x"), container])
+        let error = await #expect(throws: StoreError.self) { _ = try await chain.credentials() }
+        #expect(error?.kind == .transient && error?.status == 0, "\(String(describing: error))")
+        isDown.value = false
+        #expect(try await chain.credentials().accessKey == "K")
+    }
+
     @Test("the error for missing credentials lists the locations that were searched") func none() async throws {
         let chain = CredentialsChain(engine: engine(), locations: [.file(path: "/nowhere", profile: "x")])
         do {

@@ -31,8 +31,8 @@ actor CredentialsChain {
     /// The location where the credentials were found, in words for the operator.
     var found: String? { location?.label }
 
-    /// - Throws: `StoreError` with the code `NoCredentials` if no location has any. It is transient if there were some:
-    ///   a service that does not respond now will again.
+    /// - Throws: `StoreError` with the code `NoCredentials` if no location has any. It is transient if there were some, or
+    ///   if a service is to have them: one that does not respond now will again.
     func credentials() async throws(StoreError) -> Credentials {
         if let current, current.areFresh(at: now()) { return current }
         let isUsable = current?.areUsable(at: now()) ?? false
@@ -46,9 +46,10 @@ actor CredentialsChain {
                 kind: .transient)
         }
         let tried = locations.map(\.label).joined(separator: ", ")
+        let mayRecover = locations.contains(where: \.isChosenService)
         throw StoreError(
-            status: 403, code: "NoCredentials", message: "no credentials were found (looked at: \(tried))",
-            kind: .denied)
+            status: mayRecover ? 0 : 403, code: "NoCredentials",
+            message: "no credentials were found (looked at: \(tried))", kind: mayRecover ? .transient : .denied)
     }
 
     /// Forgets credentials that the server calls expired, unless they have been replaced already.

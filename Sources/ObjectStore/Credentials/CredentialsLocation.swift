@@ -72,6 +72,15 @@ enum CredentialsLocation: Sendable, Equatable {
         return value(variable) ?? value("HOME").map { "\($0)/.aws/\(name)" }
     }
 
+    /// Whether this is a service that the operator has named. The metadata service is asked on any machine, and most have
+    /// none.
+    var isChosenService: Bool {
+        switch self {
+        case .webIdentity, .container: true
+        case .environment, .file, .instance: false
+        }
+    }
+
     /// The name of the location in messages to the operator.
     var label: String {
         switch self {
