@@ -34,13 +34,21 @@ struct GetBench {
 
     func write(_ name: String, _ text: String) { write(name, Array(text.utf8)) }
 
-    func write(_ name: String, _ bytes: [UInt8]) {
-        _ = FileManager.default.createFile(atPath: files.file(name), contents: Data(bytes))
+    func write(_ name: String, _ bytes: [UInt8]) { write(Data(bytes), to: files.file(name)) }
+
+    private func write(_ bytes: Data, to path: String) {
+        _ = FileManager.default.createFile(atPath: path, contents: bytes)
+    }
+
+    /// The download log.
+    var log: Data {
+        get { FileManager.default.contents(atPath: home.file("haul/get/journal")) ?? Data() }
+        nonmutating set { write(newValue, to: home.file("haul/get/journal")) }
     }
 
     /// The number of bytes that the records name.
     var recorded: Int64 {
-        let text = FileManager.default.contents(atPath: home.file("haul/get/journal")) ?? Data()
+        let text = log
         // The last record of a download counts.
         let last = Dictionary(
             text.split(separator: 10).compactMap { try? JSON(Array($0)) }.map { ($0["key"]?.string ?? "", $0) },

@@ -175,6 +175,30 @@ struct GetBucketTests {
         #expect(try await place.holds(isNamedByServer ? "y" : "x", versions[1]))
     }
 
+    @Test("skip keeps what is unfinished of an own object that a killed run may have completed")
+    func skippedUnfinished() async throws {
+        let (place, gate) = (try await Place(), Latch())
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            reply.hold = (21 << 20, gate)
+            return reply
+        }
+        let first = try place.start(origin.url("/x.bin"), "-x1")
+        try await eventually("a record of two parts", within: .seconds(30)) { place.bench.recorded >= 16 << 20 }
+        first.kill(SIGKILL)
+        _ = try await first.wait()
+        let before = place.bench.log
+        gate.open()
+        #expect(try await place.get(origin.url("/x.bin"), "-x1").status == 0)
+        // As if the run had been killed before it recorded what it completed.
+        place.bench.log = before
+        let skipped = try await place.get(origin.url("/x.bin"), "-nc")
+        #expect(skipped.status == 0 && skipped.out.contains("skipped"), "\(skipped)")
+        let again = try await place.get(origin.url("/x.bin"))
+        #expect(again.status == 0, "\(again)")
+        #expect(try await place.holds("x.bin", Self.bytes))
+    }
+
     @Test("with a checksum, skip verifies an own object again instead of failing because of it")
     func skippedWithChecksum() async throws {
         let place = try await Place()

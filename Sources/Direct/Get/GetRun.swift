@@ -66,7 +66,9 @@ final class GetRun: RunHost {
         do throws(TransferError) {
             isClean = try await before?.settle(in: store, downloadLog, isDurable: settings.isDurable) ?? true
             if item.isSkippable, try await BucketName.exists(item.likelyPath, in: store) {
-                if let before, before.isOpen { await close(before, in: store) }
+                // Without a completed file the object may be the one of this download, whose run was killed before it
+                // recorded that.
+                if let before, before.isOpen, before.completed != nil { await close(before, in: store) }
                 return GetResult(end: .skipped, file: item.likelyPath)
             }
         } catch {
