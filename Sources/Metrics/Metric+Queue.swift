@@ -73,6 +73,10 @@ extension Metric {
         "haul_queue_consumer_lag", by: "queue", "group",
         help: "Events of the stream that no consumer of the group has taken yet; the 20 groups that are farthest "
             + "behind. Absent if Redis does not know it.")
+    package static let queueConsumerLagRatio = gauge(
+        "haul_queue_consumer_lag_ratio", by: "queue", "group",
+        help: "The lag as a part of what the stream may keep, of the partition where it is largest. Beyond 1 the group "
+            + "misses events.")
     package static let queueConsumerPending = gauge(
         "haul_queue_consumer_pending", by: "queue", "group",
         help: "Events that consumers of the group have taken and not acknowledged.")
@@ -82,6 +86,7 @@ extension Metric {
         queueUp, queueJobs, queueOldestWaiting, queueRejected, queueWorkers, queueSlots, queueSlotsTaken, queuePaused,
         queueMaxRunning, queueLastTick, queueGroups, queueEvents, queueFailures, queueClaims, queueLost,
         queueReceivedBytes, queueSteps, queueWebhooks, queueScheduleRuns, queueScheduleLateness, queueSchedules,
-        queueScheduleOverdue, queueKeptEvents, queueOldestKeptEvent, queueConsumerLag, queueConsumerPending,
+        queueScheduleOverdue, queueKeptEvents, queueOldestKeptEvent, queueConsumerLag, queueConsumerLagRatio,
+        queueConsumerPending,
     ]
 }

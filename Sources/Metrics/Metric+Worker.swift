@@ -71,6 +71,11 @@ extension Metric {
         "haul_gate_duration_seconds", by: "queue", "result", buckets: jobDurations,
         help: "The command of --gate, by its result: \"accepted\", \"refused\" or \"failed\". The time that a file "
             + "waits for its turn does not count.")
+    package static let webhooks = counter(
+        "haul_webhooks_total", by: "queue", "result",
+        help:
+            "Runs of webhooks, by the same results as haul_runs_ended_total. A webhook that is refused is tried again "
+            + "for a day.")
     package static let loopDelay = histogram(
         "haul_loop_delay_seconds", by: "loop",
         help: "How long work waits before a loop starts it: \"transfers\", \"redis\", and Swift's "
@@ -107,7 +112,8 @@ extension Metric {
         runDuration, fenced, receivedBytes, sentBytes, refetchedBytes, transfers, connections, connectionsWaiting,
         hostBackoffs,
         hostsBackedOff, hostConnectionLimit, claimDuration, settleDuration, tickDuration, checkpointDuration,
-        commitDuration, gateDuration, loopDelay, redisRoundTrips, redisConnects, redisFailures, lastTick, storeFree,
+        commitDuration, gateDuration, webhooks, loopDelay, redisRoundTrips, redisConnects, redisFailures, lastTick,
+        storeFree,
         storeSize,
         poolBytes, processCPU, processMemory, processDescriptors, processDescriptorLimit, processStart,
     ]

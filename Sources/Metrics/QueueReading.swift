@@ -72,6 +72,7 @@ struct QueueReading: Sendable {
         for (group, behind) in consumers.prefix(Self.maxConsumers) {
             let label = label + [("group", group)]
             if let lag = behind.lag { exposition.add(.queueConsumerLag, label, lag) }
+            if let ratio = behind.lagRatio { exposition.add(.queueConsumerLagRatio, label, ratio) }
             exposition.add(.queueConsumerPending, label, behind.pending)
         }
     }

@@ -54,6 +54,7 @@ struct QueueLogger: Sendable {
         metrics.refetched.increment(by: end.refetched)
         let (name, message, level) = result.summary
         metrics.ended(name, code: result.failure?.code)
+        if end.job?.request.webhook != nil { metrics.sentWebhook(name) }
         guard log.logLevel <= level else { return }
         var metadata = self.metadata(end.claim, end.job, ["seconds": .stringConvertible(duration.roundedSeconds)])
         if let bytes = result.bytes ?? end.received { metadata["bytes"] = number(bytes) }

@@ -77,6 +77,16 @@ final class QueueMetrics: Sendable {
         CoreMetrics.Timer(.gateDuration, [("queue", queue), ("result", result)], in: registry).record(duration)
     }
 
+    /// A run of a webhook has ended. A worker that sends none has no such metric.
+    func sentWebhook(_ result: String) {
+        func counter(_ result: String) -> Counter {
+            Counter(.webhooks, [("queue", queue), ("result", result)], in: registry)
+        }
+        // The first failure is an increase only if the counter was 0 before.
+        for name in ["completed", "retried", "failed"] where name != result { counter(name).increment(by: 0) }
+        counter(result).increment()
+    }
+
     func recordTickStart() { tickTimes.withLock { $0.started = .now } }
 
     func recordTickReply() { tickTimes.withLock { $0.replied = .now } }

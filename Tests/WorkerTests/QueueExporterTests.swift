@@ -120,6 +120,7 @@ import Testing
             [
                 line("groups", 1, #",waits_for="limit""#), line("steps_total", 1), line("webhooks_total", 1),
                 line("schedules", 4), line("kept_events", kept), line("consumer_pending", 1, #",group="billing""#),
+                "haul_queue_consumer_lag_ratio{queue=\"default\",group=\"billing\"} \(Double(kept - 1) / 1000)",
             ], in: text)
         #expect(text.contains("\nhaul_queue_oldest_kept_event_timestamp_seconds{queue=\"default\"} 1"))
         let overdue = text.split(separator: "\n").first { $0.hasPrefix("haul_queue_schedule_overdue_seconds{") }

@@ -32,12 +32,24 @@ struct WebhookTests {
         let secret = TemporaryDirectory()
         try Data((Self.key + "\n").utf8).write(to: URL(filePath: secret.file("billing")))
         let fleet = try await Fleet()
-        try await fleet.withWorker("w", { $0.webhookSecrets = ["billing": secret.file("billing")] }) {
-            try await fleet.push(
-                #"{"id":"film","url":"\#(origin.url("/film"))","notify":{"url":"\#(origin.url("/hook"))","secret":"billing","events":["completed"]}}"#
-            )
-            try await eventually("the webhook to be accepted", within: .seconds(30)) { attempts.value == 2 }
+        let worker = try fleet.worker("w") {
+            $0.slots = 3
+            $0.webhookSecrets = ["billing": secret.file("billing")]
         }
+        let running = Task { try await worker.run() }
+        try await fleet.push(
+            #"{"id":"film","url":"\#(origin.url("/film"))","notify":{"url":"\#(origin.url("/hook"))","secret":"billing","events":["completed"]}}"#
+        )
+        try await eventually("the webhook to be accepted", within: .seconds(30)) { attempts.value == 2 }
+        let counts = [("completed", 1), ("retried", 1), ("failed", 0)].map {
+            "haul_webhooks_total{queue=\"default\",result=\"\($0)\"} \($1)\n"
+        }
+        try await eventually("the counts of the attempts") {
+            let page = try #require(await worker.page.respond(to: "/metrics")).text
+            return counts.allSatisfy(page.contains)
+        }
+        running.cancel()
+        try await running.value
         let hooks = origin.requests.filter { $0.path == "/hook" }
         #expect(try hooks.allSatisfy(Self.isSigned))
         #expect(Set(hooks.map { $0.headers["webhook-id"] }).count == 1 && hooks[0].body.bytes == hooks[1].body.bytes)

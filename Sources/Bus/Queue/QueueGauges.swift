@@ -10,6 +10,9 @@ package struct QueueGauges: Sendable, Equatable {
         package var lag: Int?
         /// How many events were taken and not acknowledged.
         package var pending: Int
+        /// The lag as a part of what the stream may keep; of partitions the largest one. Behind 1 a consumer misses
+        /// events. nil if Redis knows the lag of no partition.
+        package var lagRatio: Double?
     }
 
     package var schedules: Int?
@@ -29,7 +32,9 @@ package struct QueueGauges: Sendable, Equatable {
         oldestEvent = parts.compactMap(\.oldestEvent).max()
         for part in parts {
             consumers.merge(part.consumers) {
-                Consumers(lag: Self.sum([$0.lag, $1.lag]), pending: $0.pending + $1.pending)
+                Consumers(
+                    lag: Self.sum([$0.lag, $1.lag]), pending: $0.pending + $1.pending,
+                    lagRatio: [$0.lagRatio, $1.lagRatio].compactMap(\.self).max())
             }
         }
     }
@@ -45,10 +50,13 @@ package struct QueueGauges: Sendable, Equatable {
         nextDue = replies[1].array?.last?.string.flatMap { Double($0) }.flatMap { Int64(exactly: $0.rounded()) }
         keptEvents = replies[2].int
         oldestEvent = LoggedEvent.list(replies[3]).first?.time
+        let limit = replies[5].eventLimit
         for group in replies[4].array ?? [] {
             let members = group.members
             guard let name = members["name"]?.string else { continue }
-            consumers[name] = Consumers(lag: members["lag"]?.int, pending: members["pending"]?.int ?? 0)
+            let lag = members["lag"]?.int
+            let ratio = lag.flatMap { lag in limit.map { Double(lag) / Double($0) } }
+            consumers[name] = Consumers(lag: lag, pending: members["pending"]?.int ?? 0, lagRatio: ratio)
         }
     }
 
@@ -60,7 +68,7 @@ package struct QueueGauges: Sendable, Equatable {
             Command(arguments: ["ZRANGE", keys.scheduleDue] + due),
             Command("XLEN", keys.log), Command("XRANGE", keys.log, "-", "+", "COUNT", 1),
             // An error without a stream.
-            Command("XINFO", "GROUPS", keys.log),
+            Command("XINFO", "GROUPS", keys.log), Command("HGET", keys.settings, QueueSetting.eventStream.name),
         ].map { .command($0) }
     }
 }
