@@ -62,9 +62,10 @@ struct ExpectedJob {
     var expiry: Int64?
     var facts = Facts()
 
-    /// What stands for the element of a webhook. It has no `at`, but no user pushes it again or stops it.
-    static let webhook = "webhook"
-    var isWebhook: Bool { element == Self.webhook }
+    /// What stands for the element of a webhook, and of the run of a schedule. It has no `at`, but no user pushes it again
+    /// or stops it.
+    static let internalElement = "internal"
+    var isInternal: Bool { element == Self.internalElement }
 
     init(element: String, isTimed: Bool) { (self.element, self.isTimed) = (element, isTimed) }
 

@@ -6,6 +6,8 @@ extension Ledger {
     /// Which call was made.
     enum Cause {
         case claim
+        /// The run of a schedule is pushed.
+        case schedule
         case settle([(run: Run, settlement: Settlement)])
         case tick
         /// A call of a tick that is not the last one. It only applies operations and reports runs.
@@ -17,6 +19,7 @@ extension Ledger {
         var name: String {
             switch self {
             case .claim: "claim"
+            case .schedule: "schedule"
             case .settle(let ends):
                 "settling " + ends.map { "\($0.run.id) as \($0.settlement.outcome)" }.joined(separator: ", ")
             case .tick: "tick"
@@ -33,7 +36,7 @@ extension Ledger {
         let before = job.facts
         var state = before.state
         // A retry by hand counts the deadline anew, and that of a webhook counts from its first claim.
-        if before.state == .failed || before.state == nil && job.isWebhook, let deadline = after.deadline,
+        if before.state == .failed || before.state == nil && job.isInternal, let deadline = after.deadline,
             job.periods.contains(deadline - now)
         {
             job.deadlines.insert(deadline)
@@ -46,7 +49,7 @@ extension Ledger {
         }
         if isApplied, let operation = job.pendingOperation { apply(operation, &job, &state, after) }
         switch cause {
-        case .claim, .settle: state = stateAfterClaim(of: id, &job, state, after)
+        case .claim, .settle, .schedule: state = stateAfterClaim(of: id, &job, state, after)
         case .tick: state = stateAfterClaimOfNothing(of: id, &job, stateAfterTick(of: id, &job, state, after), after)
         case .report: break
         case .pace:

@@ -14,6 +14,8 @@ struct Ledger {
     private var retired: [String: Int64] = [:]
     /// The reply lists that invalid elements have named.
     var rejectedReplyLists: Set<String> = []
+    /// By their names.
+    var schedules: [String: ExpectedSchedule] = [:]
     /// The last entry of the event stream whose webhook was recorded.
     var reportedEntry = "0-0"
     var now: Int64 = 0
@@ -60,13 +62,19 @@ struct Ledger {
 
     /// Records a webhook, which the functions have pushed.
     mutating func recordWebhook(_ id: String) {
-        var job = ExpectedJob(element: ExpectedJob.webhook, isTimed: true)
+        var job = ExpectedJob(element: ExpectedJob.internalElement, isTimed: true)
         job.periods = [86_400_000]
         recordPush(id, job)
     }
 
+    /// Records the run of a schedule, which a worker has pushed.
+    mutating func recordRun(_ id: String) {
+        recordPush(id, ExpectedJob(element: ExpectedJob.internalElement, isTimed: true))
+        retired[id] = nil
+    }
+
     /// The ids of the jobs that get pushes and operations.
-    var steeredIDs: [String] { ids.filter { jobs[$0]?.isWebhook == false } }
+    var steeredIDs: [String] { ids.filter { jobs[$0]?.isInternal == false } }
 
     mutating func markPending(_ id: String) { (jobs[id]!.pendingSince, jobs[id]!.lastPush) = (now, now) }
 

@@ -179,6 +179,7 @@ extension Simulation {
     mutating func drain() async throws {
         try await open()
         try await liftLimits()
+        try await removeSchedules()
         for index in workers.indices { workers[index].isFrozen = false }
         var quiet = 0
         while quiet < 60, ledger.violations.count < 20 {

@@ -19,6 +19,7 @@ extension Simulation {
 
     mutating func tick(_ index: Int) async throws {
         if workers[index].mayBeOutOfSync { try await reconnect(index) }
+        try await pushLate(by: index)
         let reports = workers[index].runs.map { ($0.run, report(of: $0, chance: 20)) }
         if let zombie = workers[index].runs.first(where: { !ledger.holds($0.run) }) {
             try await tickAsZombie(index, zombie, reports)
@@ -70,6 +71,7 @@ extension Simulation {
                 ledger.recordCheckpoint(run.id, report)
             }
             let isFullTick = step.kind == .tick(isLast: true)
+            let overdue = isFullTick && scope == .queue ? try await overdueSchedules() : []
             let names = Set(workers.map(\.identity.name))
             // That it was silent for long enough is tested elsewhere.
             ledger.deadWorkers = isFullTick ? deadNames.union(deadWorkers.map(\.worker)).subtracting(names) : []
@@ -78,6 +80,10 @@ extension Simulation {
             ledger.deadWorkers = []
             for (run, _) in step.runs { expect(tick.reply, of: run) }
             if isFullTick, !tick.reply.hasMoreWork { try await checkOverdue() }
+            if isFullTick {
+                expect(overdue, among: tick.reply.schedules)
+                try await push(tick.reply.schedules, by: index)
+            }
         }
         if scope == .queue { workers[index].silent = tick.reply.silent }
         if !deadWorkers.isEmpty { record("co-located workers missed") }

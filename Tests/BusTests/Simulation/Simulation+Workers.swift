@@ -182,7 +182,7 @@ extension Simulation {
         try await observe(.settle(ends.map { ($0.claim.run, $0.settlement) }))
         record("settles")
         if random.chance(10), let end = ends.first, areOurs[0], end.settlement.endsJob,
-            ledger.jobs[end.claim.run.id]?.isWebhook == false
+            ledger.jobs[end.claim.run.id]?.isInternal == false
         {
             try await pushAtEnd(of: end.claim.run.id)
         }

@@ -29,6 +29,8 @@ struct Simulation {
         var silent: [ColocatedWorker] = []
         /// Its leases of rate limits, by the limits' names.
         var rateLeases: [String: FleetLimits.Lease] = [:]
+        /// Schedules that it has found due and not pushed yet.
+        var lateSchedules: [DueSchedule] = []
         /// The number of its last request for leases.
         var requestNumber = 0
     }
@@ -109,6 +111,7 @@ struct Simulation {
     /// Checks what a call has done to every job.
     mutating func observe(_ cause: Ledger.Cause) async throws {
         try await recordWebhooks()
+        try await recordRuns()
         let ids = ledger.ids
         let facts = try await redis.send(Facts.reading(ids, of: queue)).array ?? []
         let waiting = try await redis.send(Command("HKEYS", queue.keys.want)).array?.compactMap(\.string) ?? []
@@ -145,7 +148,8 @@ struct Simulation {
         case 880..<890: try await pushInvalid()
         case 890..<891: try await sleep()
         case 891..<900: try await pace()
-        case 900..<940: try await leaseRates()
+        case 900..<930: try await leaseRates()
+        case 930..<940: try await changeSchedule()
         default: try await advance(Int64.random(in: 0...1500, using: &random))
         }
     }
