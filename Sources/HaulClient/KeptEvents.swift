@@ -113,7 +113,7 @@ public struct KeptEvents: AsyncSequence, Sendable {
                 found = [.gap(Position(places: parts.map { _ in "0" }))]
             case .after(let given):
                 position = given
-                followers = zip(parts, given.places).map { EventLogFollower($0, after: $1) }
+                followers = zip(parts, given.places).map { EventLogFollower($0, after: $1, isStored: true) }
                 return
             }
             position = Position(places: parts.map { _ in String(time) })

@@ -123,6 +123,56 @@ import Testing
         }
     }
 
+    @Test("a reader that has not read anything yet says whether events were dropped before its first one")
+    func droppedBeforeFirst() async throws {
+        let f = try await QueueFixture()
+        try await f.queue.set(.eventStream, to: "3")
+        func add(_ times: ClosedRange<Int>) async throws {
+            for time in times {
+                let event = #"{"event":"queued","id":"x","at":\#(time)}"#
+                let add = Command("XADD", f.queue.keys.log, "MAXLEN", 3, "\(time)-0", "id", "x", "data", event)
+                try await f.redis.send(add)
+            }
+        }
+        // Both have seen that there is nothing, and one of them was stored and begins again.
+        var (early, recent) = (EventLogFollower(f.queue, after: "0"), EventLogFollower(f.queue, after: "500"))
+        for _ in 0..<2 {
+            #expect(try await !early.next(within: .zero, on: f.redis).hasGap)
+            #expect(try await !recent.next(within: .zero, on: f.redis).hasGap)
+        }
+        try await add(1000...1001)
+        for var reader in [early, recent, EventLogFollower(f.queue, after: "0", isStored: true)] {
+            let page = try await reader.next(within: .zero, on: f.redis)
+            #expect(page.events.count == 2 && !page.hasGap, "\(reader.position)")
+        }
+        try await add(1002...1005)
+        for var reader in [early, recent, EventLogFollower(f.queue, after: "0", isStored: true)] {
+            let page = try await reader.next(within: .zero, on: f.redis)
+            #expect(page.events.count == 3 && page.hasGap, "\(reader.position)")
+            #expect(try await !reader.next(within: .zero, on: f.redis).hasGap)
+        }
+        // Whoever begins with what there is misses nothing.
+        var new = EventLogFollower(f.queue, after: "0")
+        #expect(try await !new.next(within: .zero, on: f.redis).hasGap)
+    }
+
+    @Test("the first event of a queue, for which a reader has waited since a time, is not taken for a gap")
+    func firstEvent() async throws {
+        let f = try await QueueFixture()
+        try await f.queue.set(.eventStream, to: "1000")
+        let (queue, waiter) = (f.queue, Redis(f.redis.url, name: "waiter"))
+        let reading = Task {
+            var follower = EventLogFollower(queue, after: "1000")
+            return try await follower.next(within: .seconds(20), on: waiter)
+        }
+        try await eventually("the reader to wait") {
+            try await f.redis.send(Command("INFO", "clients")).string?.contains("blocked_clients:1") == true
+        }
+        try await complete("a", f)
+        let page = try await reading.value
+        #expect(!page.events.isEmpty && !page.hasGap)
+    }
+
     @Test("a reader of pages says that events are missing when they were dropped between two pages")
     func trimmedBetweenPages() async throws {
         let f = try await QueueFixture()

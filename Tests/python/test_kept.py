@@ -80,6 +80,31 @@ def test_a_gap_says_that_events_were_dropped_or_lost(server, queue):
     assert read(queue, after="99999-0,5-0")[0] == [None, "j2", "j3"]
 
 
+def test_events_that_were_dropped_before_a_reader_had_any_are_a_gap(server, queue):
+    server.cli("HSET", SETTINGS, "event_stream", "3")
+    early = queue.kept_events()
+    seen = queue.kept_events(follow=False)
+    assert list(seen) == []
+    for number in range(2):
+        add(server, number, f"{1000 + number}-0")
+    # The position was stored by a reader that had found nothing. Whoever begins with what there is misses nothing.
+    assert read(queue, after="0")[0] == ["j0", "j1"]
+    for number in range(2, 6):
+        add(server, number, f"{1000 + number}-0")
+        server.cli("XTRIM", LOG, "MAXLEN", "3")
+    assert read(queue, after="0")[0] == [None, "j3", "j4", "j5"]
+    assert read(queue)[0] == ["j3", "j4", "j5"]
+    assert next(iter(early)).event.id == "j3"
+    early.close()
+
+
+def test_the_first_event_that_a_reader_has_waited_for_is_not_a_gap(server, queue):
+    found = queue.kept_events(since=1000)
+    threading.Timer(0.5, lambda: add(server, 1, "9000-0")).start()
+    assert isinstance(next(iter(found)), haul.KeptEvent)
+    found.close()
+
+
 def test_without_the_setting_it_says_who_sets_it(server, queue):
     add(server, 1, "1000-0")
     server.cli("HDEL", SETTINGS, "event_stream")

@@ -63,11 +63,14 @@ class _Follower:
     #: that of the old one, and so may the ids of its entries.
     LOOK_BACK = 60_000
 
-    def __init__(self, keys: Keys, place: str) -> None:
+    def __init__(self, keys: Keys, place: str, is_stored: bool) -> None:
         self.keys = keys
         #: Unix ms as long as no entry was read, and then the id of the last entry.
         self.place = place
-        self._is_begun = False
+        # How a reader that has no entry yet finds out whether events were dropped before it could read them. "first": the
+        # stream was not empty, and if its first entry is later than the place, older ones were dropped. "count": it was
+        # empty, and has dropped nothing since if one page has all of it and it is not full.
+        self._check = "first" if place != "0" else "count" if is_stored else ""
 
     def read(self, core: Core, block: float) -> Operation[_Page]:
         """Reads the next events, and waits for one for `block` seconds. Waits as long as Redis cannot be reached."""
@@ -77,27 +80,31 @@ class _Follower:
         # XREAD begins behind the id that it gets.
         start = place if is_entry else f"{time - 1}-{_LAST}" if time > 0 else "0-0"
         wait: Command = ("BLOCK", max(1, round(block * 1000))) if block > 0 else ()
-        proof: Command = ("XRANGE", log, place, place) if is_entry else ("XRANGE", log, "-", "+", "COUNT", 1)
-        read, proved, limit = yield from core.run(
-            self.keys,
-            ("XREAD", "COUNT", self.PAGE, *wait, "STREAMS", log, start),
-            proof,
-            ("HGET", self.keys.settings, contract.EVENT_STREAM),
-            block=block,
-            until=float("inf"),
+        read: Command = ("XREAD", "COUNT", self.PAGE, *wait, "STREAMS", log, start)
+        # The last entry is asked for after the read, which may wait. The first entry is asked for before it: an event
+        # that comes meanwhile says nothing of those before it.
+        first: Command = ("XRANGE", log, "-", "+", "COUNT", 1)
+        both = [read, ("XRANGE", log, place, place)] if is_entry else [first, read]
+        replies = yield from core.run(
+            self.keys, *both, ("HGET", self.keys.settings, contract.EVENT_STREAM), block=block, until=float("inf")
         )
-        entries, first = _entries(read), _entries(proved)[:1]
+        (found, proof), setting = replies[:2] if is_entry else replies[1::-1], replies[2]
+        entries, proved = _entries(found), _entries(proof)
+        limit = int(setting) if setting is not None and setting.isdigit() else 0
         has_gap = False
         if is_entry:
-            has_gap = not first
-        elif not self._is_begun and time > 0 and first:
-            has_gap = _published(*first[0]) > time
-        self._is_begun = True
+            has_gap = not proved
+        else:
+            if self._check == "first" and proved:
+                has_gap = _published(*proved[0]) > time
+            elif self._check == "count":
+                has_gap = len(entries) >= min(max(limit, 1), self.PAGE)
+            self._check = "first" if proved else "count"
         if entries:
             self.place = entries[-1][0]
         elif is_entry and has_gap:
-            self.place = str(max(0, _time_of(place) - self.LOOK_BACK))
-        return _Page(has_gap, entries, limit is not None and limit.isdigit() and int(limit) > 0)
+            self.place, self._check = str(max(0, _time_of(place) - self.LOOK_BACK)), ""
+        return _Page(has_gap, entries, limit > 0)
 
 
 def kept_events(core: Core, since: Optional[int], after: Optional[str], follow: bool) -> Operation[None]:
@@ -116,9 +123,9 @@ def _kept_events(core: Core, places: List[str], is_new: bool, follow: bool) -> O
         places *= count
     elif len(places) != count:
         # It is of a queue with another number of partitions.
-        places = ["0"] * count
+        places, is_new = ["0"] * count, True
         yield Emit(EventGap(",".join(places)))
-    followers = [_Follower(keys, place) for keys, place in zip(core.parts, places)]
+    followers = [_Follower(keys, place, not is_new) for keys, place in zip(core.parts, places)]
     turn, has_delivered = 0, False
     while True:
         turn = (turn + 1) % count

@@ -477,7 +477,7 @@ class _Polling:
     def attempt(self, commands: Sequence[Command], deadline: float) -> Optional[List[Any]]:
         """None as long as a command would block."""
         answers = self.fleet.execute(commands)
-        is_empty = commands[0][0] in ("BLMOVE", "XREAD") and not answers[0]
+        is_empty = any(each[0] in ("BLMOVE", "XREAD") and not answer for each, answer in zip(commands, answers))
         return None if is_empty and time.monotonic() < deadline else answers
 
 
