@@ -112,6 +112,55 @@ import Testing
         try await f.expectOrder()
     }
 
+    @Test(
+        "an operation that waits for a run whose push is refused is for the job that is there now",
+        arguments: [JobState.paused, .completed, .failed], [ControlOperation.cancelled, .removed, .paused])
+    func operationOfRefused(_ state: JobState, _ operation: ControlOperation) async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/a","id":"x"}"#)
+        let first = try #require(try await f.claim())
+        let failure = Failure(.http(404), "m")
+        switch state {
+        case .paused:
+            try await f.queue.request(.paused, of: ["x"])
+            try await f.tick([first])
+            try await f.settle(first, .paused)
+        case .completed: try await f.settle(first, QueueFixture.done)
+        default: try await f.settle(first, .failed(failure, retryable: true, received: 0))
+        }
+        #expect(try await f.state("x") == state)
+        try await f.push(#"{"url":"http://h/b","id":"x"}"#)
+        let claim = try #require(try await f.claim())
+        try await f.queue.request(operation, of: ["x"])
+        try await f.tick([claim])
+        // What is pushed behind the operation is kept until the run has ended.
+        try await f.push(#"{"url":"http://h/c","id":"x","at":\#(try await f.queue.time() + 1)}"#)
+        #expect(try await f.claim() == nil)
+        #expect(try await f.settle(claim, .rejected(reason: "no", before: claim.before)))
+        let next = try #require(try await f.claim())
+        #expect(try next.job().urls == ["http://h/c"])
+        try await f.expectOrder()
+    }
+
+    @Test("an operation that waits for a run whose push is refused stops the job that is there now")
+    func stopOfRefused() async throws {
+        for (operation, end) in [(ControlOperation.cancelled, JobState.cancelled), (.removed, nil)] {
+            let f = try await QueueFixture()
+            try await f.push(#"{"url":"http://h/a","id":"x"}"#)
+            let first = try #require(try await f.claim())
+            try await f.queue.request(.paused, of: ["x"])
+            try await f.tick([first])
+            try await f.settle(first, .paused)
+            try await f.push(#"{"url":"http://h/b","id":"x"}"#)
+            let claim = try #require(try await f.claim())
+            try await f.queue.request(operation, of: ["x"])
+            try await f.tick([claim])
+            try await f.settle(claim, .rejected(reason: "no", before: claim.before))
+            #expect(try await f.state("x") == end)
+            try await f.expectOrder()
+        }
+    }
+
     @Test("a job in the queue continues without a newer push that its worker cannot read") func renewal() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/a","id":"x"}"#)

@@ -93,6 +93,7 @@ enum LuaHead {
         -- Returns `text` if it is a whole number, else nil, because any client may write into a hash. Lua writes no more
         -- than 14 digits exactly.
         local function number(text) return type(text) == 'string' and #text <= 14 and string.find(text, '^%d+$') and text or nil end
+        local function to_integer(text) return tonumber(number(text)) or 0 end
         -- Whether a value is a valid id of a job, or name of a batch or a reply list.
         local function is_id(text) return type(text) == 'string' and #text <= 128 and string.find(text, '^[A-Za-z0-9._:-]+$') ~= nil end
 

@@ -157,7 +157,7 @@ do
     local before = try('HGET', Batches.members_of(c, name), id)
     if is_awaited and before == 'pending' and not Batches.has(job.batch, name) then before = nil end
     if before and before ~= 'rejected' then return nil end
-    if want == 'cancelled' and push.at and push.at > (tonumber(number(want_at)) or 0) then return nil end
+    if want == 'cancelled' and push.at and push.at > to_integer(want_at) then return nil end
     return want, number(want_at) or c.NOW
   end
 
@@ -199,12 +199,12 @@ do
     local values = try('HMGET', hash, 'size', 'round', 'seq', 'finished', 'reply_to', 'created', unpack(STATES))
     if values.err then return end
     local size, round, seq, finished, reply_to, created = unpack(values, 1, 6)
-    local batch = { size = tonumber(number(size)), round = tonumber(number(round)) or 0,
-      seq = tonumber(number(seq)) or 0 }
+    local batch = { size = tonumber(number(size)), round = to_integer(round),
+      seq = to_integer(seq) }
     local ended, fields = 0, {}
     local function set(field, value) fields[#fields + 1], fields[#fields + 2] = field, value end
     for n, state in ipairs(STATES) do
-      batch[state] = tonumber(number(values[6 + n])) or 0
+      batch[state] = to_integer(values[6 + n])
       if n > 1 then ended = ended + batch[state] end
       if not values[6 + n] then set(state, 0) end
     end

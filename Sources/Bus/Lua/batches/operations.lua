@@ -57,7 +57,7 @@ do
   local function record_operation(c, name, want, operation_at)
     local values = try('HMGET', Batches.hash_of(c, name), 'want_at', 'created', 'want')
     local want_at, created, known_want = unpack(values)
-    if values.err or operation_at < (tonumber(number(want_at)) or 0) then return false end
+    if values.err or operation_at < to_integer(want_at) then return false end
     if want == 'retried' then return true end
     local stops = want ~= 'running'
     -- Before its first member, a batch has only the operation that this one may revoke.

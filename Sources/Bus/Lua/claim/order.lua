@@ -269,8 +269,8 @@ do
   end
 
   -- Does what came behind an operation that is done now: the kept push, then the operation behind the push. kept: the
-  -- result of States.take_pending().
-  function Order.follow(c, id, kept)
+  -- result of States.take_pending(). is_undone: whether the run has done nothing.
+  function Order.follow(c, id, kept, is_undone)
     if kept.element then
       local push, job = Envelopes.kept(kept.element, id), Jobs.read(c, id)
       job.is_known = true
@@ -281,7 +281,7 @@ do
       -- The push has no `at` here: it is newer than what has just been settled.
       local verdict, reason = Pushes.verdict(job, { what = push.what }, call('HEXISTS', c.SPEC .. id, 'spec') == 1)
       -- The run completed the job before it learned of the pause, so nothing is left to continue.
-      if job.state == 'completed' and not States.ends_job(kept.want) then verdict, reason = 'duplicate', 'done' end
+      if job.state == 'completed' and not is_undone and not States.ends_job(kept.want) then verdict, reason = 'duplicate', 'done' end
       local handler = Pushes.not_started[verdict]
       if handler then handler(c, job, push, reason)
       else

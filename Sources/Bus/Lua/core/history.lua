@@ -24,7 +24,7 @@ do
   -- Counts received bytes. reported: how many bytes the worker has received since it began. before: what it reported
   -- last. Both are texts, or nil or false.
   function History.receive(c, reported, before)
-    local more = (tonumber(number(reported)) or 0) - (tonumber(number(before)) or 0)
+    local more = to_integer(reported) - to_integer(before)
     if more > 0 then History.count(c, 'received', more) end
   end
 

@@ -13,7 +13,6 @@ do
 
   local function sizes(c) return c.PREFIX .. KEY.replyBytes end
   local function list(c, name) return c.PREFIX .. KEY.reply .. name end
-  local function bytes_of(text) return tonumber(number(text)) or 0 end
 
   -- Sets the bytes of one list. known: its recorded bytes. sum: the recorded sum. Returns the sum.
   local function set(c, name, known, sum, bytes)
@@ -31,13 +30,13 @@ do
     local some = try('HRANDFIELD', sizes(c), max, 'WITHVALUES')
     if some.err then return nil end
     if #some == 0 then return 0 end
-    local sum = bytes_of(call('HGET', sizes(c), SUM))
+    local sum = to_integer(call('HGET', sizes(c), SUM))
     if call('HLEN', sizes(c)) == 1 then
       call('DEL', sizes(c))
       return 0
     end
     for n = 1, #some, 2 do
-      local known = bytes_of(some[n + 1])
+      local known = to_integer(some[n + 1])
       -- A list may also have events without responses, which do not count. So the recorded bytes never grow here.
       local bytes = some[n] ~= SUM and (try('MEMORY', 'USAGE', list(c, some[n])) or 0)
       if type(bytes) == 'number' and bytes < known then sum = set(c, some[n], known, sum, bytes) end
@@ -50,7 +49,7 @@ do
     if bytes > 4096 and Responses.is_out_of_memory(c) then return false end
     local sum = try('HGET', sizes(c), SUM)
     -- A key of another type bounds nothing.
-    if type(sum) == 'table' or bytes_of(sum) + bytes <= c.settings.max_replies_bytes then return true end
+    if type(sum) == 'table' or to_integer(sum) + bytes <= c.settings.max_replies_bytes then return true end
     sum = ReplyBytes.measure(c, MAX_LISTS)
     return sum ~= nil and sum + bytes <= c.settings.max_replies_bytes
   end
@@ -60,7 +59,7 @@ do
     local values = try('HMGET', sizes(c), name, SUM)
     if values.err then return end
     local known, sum = unpack(values)
-    set(c, name, bytes_of(known), bytes_of(sum), bytes_of(known) + bytes)
+    set(c, name, to_integer(known), to_integer(sum), to_integer(known) + bytes)
     if sum then ReplyBytes.measure(c, 2) end
   end
 end

@@ -15,7 +15,6 @@ do
 
   local function sizes(c) return c.PREFIX .. KEY.responseBytes end
   local function by_age(c) return c.PREFIX .. KEY.responses end
-  local function bytes_of(text) return tonumber(number(text)) or 0 end
 
   local function set_sum(c, bytes)
     if bytes > 0 then call('HSET', sizes(c), SUM, integer_text(bytes)) else call('HDEL', sizes(c), SUM) end
@@ -27,7 +26,7 @@ do
     local bytes, arrival = try('HGET', sizes(c), id), try('ZSCORE', by_age(c), id)
     if type(bytes) == 'table' or type(arrival) == 'table' then return false end
     if not bytes ~= not arrival then return nil end
-    return bytes_of(bytes)
+    return to_integer(bytes)
   end
 
   -- Counts that a job's response has `bytes` bytes now, 0 if it has none. Returns the sum, or 0 if a key has another
@@ -36,7 +35,7 @@ do
     local known = try('HMGET', sizes(c), SUM, id)
     local changed = not known.err and try(bytes > 0 and 'ZADD' or 'ZREM', by_age(c), unpack(bytes > 0 and { c.NOW, id } or { id }))
     if type(changed) ~= 'number' then return 0 end
-    local sum = bytes_of(known[1]) + bytes - bytes_of(known[2])
+    local sum = to_integer(known[1]) + bytes - to_integer(known[2])
     if bytes > 0 then call('HSET', sizes(c), id, bytes) else call('HDEL', sizes(c), id) end
     set_sum(c, sum)
     return sum
@@ -47,10 +46,10 @@ do
     local oldest = try('ZRANGE', by_age(c), 0, max - 1)
     local known = not oldest.err and try('HMGET', sizes(c), SUM, unpack(oldest))
     if not known or known.err then return 0 end
-    local sum, gone = bytes_of(known[1]), {}
+    local sum, gone = to_integer(known[1]), {}
     for n, id in ipairs(oldest) do
       if sum <= c.settings.max_responses_bytes then break end
-      sum, gone[n] = sum - bytes_of(known[n + 1]), id
+      sum, gone[n] = sum - to_integer(known[n + 1]), id
       -- The hash may have expired.
       if try('HEXISTS', c.JOB .. id, 'headers') == 1 then
         -- Without `request_digest` this response is not reused for a later request.
@@ -111,7 +110,7 @@ do
   -- setting was made smaller.
   function Responses.bound(c, tick)
     local sum = try('HGET', sizes(c), SUM)
-    if type(sum) ~= 'string' or bytes_of(sum) <= c.settings.max_responses_bytes then return end
+    if type(sum) ~= 'string' or to_integer(sum) <= c.settings.max_responses_bytes then return end
     local max = Budget.of(tick)
     Budget.spend(tick, drop_oldest(c, max), max)
   end

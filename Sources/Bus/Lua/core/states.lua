@@ -24,7 +24,7 @@ do
     if job then settled, pushed = job.settled_until, job.pushed
     else settled, pushed = unpack(call('HMGET', c.JOB .. id, 'settled_until', 'pushed')) end
     call('HSET', c.JOB .. id, 'settled_until', integer_text(math.max(
-      tonumber(timestamp or States.settled_by_end(c)), tonumber(number(settled) or 0), tonumber(number(pushed) or 0))))
+      tonumber(timestamp or States.settled_by_end(c)), to_integer(settled), to_integer(pushed))))
   end
 
   -- Puts a continuation into the queue. It is valid only while its ticket is the current one of the job. front: whether
@@ -107,13 +107,13 @@ do
         'state', 'reply_to', 'status', 'generation', 'lost', 'url_digests'))
     UrlIndex.forget(c, { id, digests or nil })
     -- An operation that came later settles at least until the millisecond of the end.
-    local is_by_end = tonumber(number(settled_at) or 0) < tonumber(number(finished) or 0)
+    local is_by_end = to_integer(settled_at) < to_integer(finished)
     if is_by_end and (state == 'completed' or state == 'failed') then settled_at = nil end
     for _, index in pairs(c.INDEX) do call('ZREM', index, id) end
     call('ZREM', c.DEADLINES, id)
     call('DEL', job_key, c.SPEC .. id, c.OFFSETS .. id)
     call('HSET', job_key, 'settled_until', integer_text(math.max(timestamp or 0,
-      tonumber(number(settled_at) or 0), tonumber(number(pushed) or 0))))
+      to_integer(settled_at), to_integer(pushed))))
     if ahead then call('HSET', job_key, 'ahead', ahead) end
     if token or settled_token then call('HSET', job_key, 'settled', token or settled_token) end
     -- If the id is pushed again, the numbers of its events continue.

@@ -92,7 +92,7 @@ do
 
   -- Until when (ms) no worker contacts a host; 0 if any worker may.
   local function backoff_until(c, host)
-    return tonumber(number(try('GET', c.PREFIX .. KEY.hostBackoff .. host))) or 0
+    return to_integer(try('GET', c.PREFIX .. KEY.hostBackoff .. host))
   end
 
   -- Whether elements wait for a host.

@@ -59,7 +59,9 @@ do
       for _, name in ipairs({ c.JOB .. id, c.SPEC .. id, c.OFFSETS .. id }) do call('PEXPIRE', name, was.ttl) end
     end
     Batches.restore(c, id, job.batch, restored)
-    if kept then Order.follow(c, id, kept) end
+    -- An operation that waited for the run is for the job that is there now.
+    if job.want then Order.apply(c, id, job.want .. ' ' .. job.want_at, 0) end
+    if kept then Order.follow(c, id, kept, true) end
   end
 
   -- How many batches the runs of one call may be in, since the end of a batch takes Redis some 25 µs. One run may be in

@@ -97,7 +97,7 @@ do
     next = call('ZRANGEBYSCORE', due, '-inf', c.NOW, 'WITHSCORES', 'LIMIT', first, LOOKED_AT)
     for n = 1, #next, 2 do
       local left_at = try('HGET', c.PREFIX .. KEY.schedule .. next[n], 'left_at')
-      if c.now - (tonumber(number(left_at)) or 0) >= LEFT then add(next[n], next[n + 1]) end
+      if c.now - to_integer(left_at) >= LEFT then add(next[n], next[n + 1]) end
       if count == MAX.due then break end
     end
     return found
