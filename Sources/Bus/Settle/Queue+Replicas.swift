@@ -22,25 +22,26 @@ extension Queue {
     ) async throws(RedisError) -> ReplicatedAnnouncing {
         let replies = try await waiter.pipeline(
             [
-                .command(Command("ZRANGE", keys.unannounced, 0, Self.batch - 1)),
+                .command(Command("ZRANGE", keys.unannounced, 0, Self.batch - 1, "WITHSCORES")),
                 // WAIT covers only writes of its own connection. This write comes after all writes of these jobs, so
                 // replicas that have it have those, too.
                 .command(Command("PEXPIRE", keys.unannounced, 7 * 86_400_000)),
                 .command(Command("WAIT", count, wait.milliseconds)),
             ], blocking: wait)
-        let ids = (try replies[0].get().array ?? []).compactMap(\.string)
+        // An id, and the time since which it waits. A job that has run again meanwhile waits since another time.
+        let waiting = (try replies[0].get().array ?? []).compactMap(\.string)
         _ = try replies[1].get()
         let acknowledged = try replies[2].get().int ?? 0
-        if ids.isEmpty { return .nothing }
+        if waiting.isEmpty { return .nothing }
         guard acknowledged >= count else { return .tooFew(acknowledged) }
-        var rest = ids[...]
+        var rest = waiting[...]
         while !rest.isEmpty {
             // Redis bounds by itself what one call does.
             let done = try await redis.run(
                 functions.announce, keys: keys.functionKeys(for: "-"),
-                arguments: [Token.make()] + policy.retention + Array(rest.prefix(32)))
-            rest = rest.dropFirst(max(1, done.string.flatMap { Int($0) } ?? 1))
+                arguments: [Token.make()] + policy.retention + Array(rest.prefix(64)))
+            rest = rest.dropFirst(2 * max(1, done.string.flatMap { Int($0) } ?? 1))
         }
-        return .announced(ids.count)
+        return .announced(waiting.count / 2)
     }
 }

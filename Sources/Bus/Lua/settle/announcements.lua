@@ -40,18 +40,20 @@ do
     Budget.spend(tick, #overdue, max)
   end
 
-  -- Publishes `completed` for jobs that enough replicas have by now. Jobs that were published before, or that run
+  -- Publishes `completed` for jobs that enough replicas have by now. Jobs that were published before, or that have run
   -- again, are skipped.
   --
-  -- ARGV: nonce, retention of completed, failed and cancelled jobs (ms), ids
-  -- Returns how many of the ids are done, at least one. The others have to be sent again: what one call publishes is
+  -- ARGV: nonce, retention of completed, failed and cancelled jobs (ms), then of each job its id and its score in
+  -- `unannounced`
+  -- Returns how many of the jobs are done, at least one. The others have to be sent again: what one call publishes is
   -- bounded, because Redis serves no other client meanwhile.
   Call.define('announce', { 'allow-oom' }, function(c)
     Settings.read(c, nil, 2)
     local done = 0
-    while done < #c.ARGV - 4 and done < MOST.jobs and c.produced < MOST.bytes do
+    while done < (#c.ARGV - 4) / 2 and done < MOST.jobs and c.produced < MOST.bytes do
       done = done + 1
-      announce(c, c.ARGV[4 + done], '')
+      local id, score = c.ARGV[3 + 2 * done], c.ARGV[4 + 2 * done]
+      if call('ZSCORE', c.UNANNOUNCED, id) == score then announce(c, id, '') end
     end
     return Events.publish(c, integer_text(done))
   end)
