@@ -215,7 +215,7 @@ extension Inspection {
         let replies = try await queue.redis.pipeline([
             .command(Command("HLEN", keys.want)), .command(Command("GET", keys.tick)),
         ])
-        let examine = replies[1].string.flatMap { Int64($0.prefix { $0 != " " }) } ?? 0
+        let examine = JobRow.number(replies[1].string.map { String($0.prefix { $0 != " " }) }) ?? 0
         if let count = replies[0].int, count > 0, now - examine > 10_000 {
             findings.append(
                 Finding(
@@ -233,7 +233,7 @@ extension Inspection {
                 findings.append(Finding(list, "it must be a list of files", "rename or delete it"))
                 continue
             }
-            guard now - (Int64(oldest) ?? 0) > 60_000 else { continue }
+            guard now - (JobRow.number(oldest) ?? 0) > 60_000 else { continue }
             findings.append(
                 Finding(
                     list, "\(count) files are to be deleted, and no worker serves their store",
@@ -248,7 +248,7 @@ extension Inspection {
             .command(Command("HRANDFIELD", queue.keys.deferredKinds, 100, "WITHVALUES"))
         ])[0]
         return reply.dictionary.sorted { $0.key < $1.key }.compactMap { kind, time in
-            guard Job.Kind(rawValue: kind) == nil, now - (Int64(time) ?? 0) > 60_000 else { return nil }
+            guard Job.Kind(rawValue: kind) == nil, now - (JobRow.number(time) ?? 0) > 60_000 else { return nil }
             return Finding(
                 queue.keys.deferredKind(kind), "its elements wait for a worker that does this kind",
                 "start a worker of a version that does, or delete the list; it expires a week after its last element")
@@ -266,7 +266,7 @@ extension Inspection {
                 findings.append(Finding(key, "it must be a hash of files", "rename or delete it"))
                 continue
             }
-            let old = reply.dictionary.values.filter { now - (Int64($0) ?? 0) > 60_000 }
+            let old = reply.dictionary.values.filter { now - (JobRow.number($0) ?? 0) > 60_000 }
             guard !old.isEmpty else { continue }
             findings.append(
                 Finding(

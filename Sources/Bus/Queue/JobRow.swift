@@ -53,8 +53,8 @@ package struct JobRow: Sendable, Equatable {
             ? number("started") : state == .queued ? number("updated") ?? listed?.timestamp : listed?.timestamp
     }
 
-    /// A number of a job's hash. Any client may write into a hash, so a text that is not a number is ignored, and numbers
-    /// are limited, so that sums cannot overflow.
+    /// A number of a hash, as of a job. Any client may write into a hash, so a text that is not a number is ignored, and
+    /// numbers are limited, so that sums and differences cannot overflow.
     package static func number(_ text: String?) -> Int64? {
         text.flatMap { Int64($0) }.map { min(max(0, $0), 1 << 53) }
     }

@@ -82,7 +82,7 @@ extension RedisValue {
     fileprivate var scored: [(member: String, score: Int64)] {
         let texts = (array ?? []).map { $0.string ?? "" }
         return stride(from: 0, to: texts.count - 1, by: 2).compactMap { index in
-            Double(texts[index + 1]).flatMap { Int64(exactly: $0) }.map { (texts[index], $0) }
+            Int64(score: texts[index + 1]).map { (texts[index], $0) }
         }
     }
 }

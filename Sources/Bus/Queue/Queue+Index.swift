@@ -87,6 +87,6 @@ extension Queue {
             position.count = last.score == position.last?.score ? position.count + same : same
             position.last = last
         }
-        return page.map { ListedJob(id: $0.id, timestamp: Double($0.score).flatMap { Int64(exactly: $0) }) }
+        return page.map { ListedJob(id: $0.id, timestamp: Int64(score: $0.score)) }
     }
 }

@@ -63,7 +63,7 @@ extension Queue {
         let reply = try await redis.send(Command(arguments: ["ZRANGE"] + range + order + ["WITHSCORES"]))
         let texts = (reply.array ?? []).map { $0.string ?? "" }
         return stride(from: 0, to: texts.count - 1, by: 2).map {
-            ListedJob(id: texts[$0], timestamp: Double(texts[$0 + 1]).flatMap { Int64(exactly: $0) })
+            ListedJob(id: texts[$0], timestamp: Int64(score: texts[$0 + 1]))
         }
     }
 

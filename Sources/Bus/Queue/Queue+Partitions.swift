@@ -151,7 +151,7 @@ extension Queue {
             let reply = try await queue.redis.send(Command(arguments: ["ZRANGE"] + bounds + order))
             let texts = (reply.array ?? []).map { $0.string ?? "" }
             return stride(from: 0, to: texts.count - 1, by: 2).map {
-                ListedJob(id: texts[$0], timestamp: Double(texts[$0 + 1]).flatMap { Int64(exactly: $0.rounded()) })
+                ListedJob(id: texts[$0], timestamp: Int64(score: texts[$0 + 1]))
             }
         }
         let all = pages.joined().sorted {
@@ -169,7 +169,7 @@ extension Queue {
             try await each { queue throws(RedisError) in
                 let range: [any RedisArgument] = ["ZRANGE", index(queue.keys), 0, 0]
                 let reply = try await queue.redis.send(Command(arguments: range + order + ["WITHSCORES"]))
-                return reply.array?.last?.string.flatMap { Double($0) }.flatMap { Int64(exactly: $0.rounded()) }
+                return Int64(score: reply.array?.last?.string)
             }.compactMap(\.self)
         }
         /// How many jobs come before those of `score`.

@@ -61,10 +61,10 @@ extension Inspection {
     private func differenceOfResponses() async throws(RedisError) -> Int64? {
         guard let before = try await countedResponses() else { return nil }
         var sizes: [String: Int64] = [:]
-        try await forEachPair(of: queue.keys.responseBytes) { sizes[$0] = Int64($1) }
+        try await forEachPair(of: queue.keys.responseBytes) { sizes[$0] = JobRow.number($1) }
         sizes[KeptResponses.sum] = nil
         guard try await countedResponses() == before else { return nil }
-        return sizes.values.reduce(0, +) - before
+        return sizes.values.reduce(0, +) &- before
     }
 
     private func countedResponses() async throws(RedisError) -> Int64? {

@@ -64,8 +64,7 @@ extension Queue {
         let calls = states.map { Call.command(Command("ZRANGE", keys.index($0), 0, 0, "WITHSCORES")) }
         var result: [JobState: Int64] = [:]
         for (state, reply) in zip(states, try await redis.pipeline(calls)) {
-            let score = try reply.get().array?.last?.string.flatMap { Double($0) }
-            result[state] = score.flatMap { Int64(exactly: $0) }
+            result[state] = Int64(score: try reply.get().array?.last?.string)
         }
         return result
     }

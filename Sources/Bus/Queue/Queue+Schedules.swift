@@ -90,7 +90,7 @@ extension Queue {
         guard partitions.isEmpty else { return try await partition(of: name).runSchedule(name) }
         // The score plus 0 is the score. The roles may write this key, and not read it.
         let due = try await redis.send(Command("ZADD", keys.scheduleDue, "XX", "INCR", 0, name)).string
-        if let due = due.flatMap({ Double($0) }), due < 0, let requested = Int64(exactly: -due) { return requested }
+        if let due = Int64(score: due), due < 0 { return -due }
         let now = try await timestamp(of: .push([name]))
         try await redis.send(Command("ZADD", keys.scheduleDue, -now, name))
         return now

@@ -47,7 +47,7 @@ package struct QueueGauges: Sendable, Equatable {
     /// - Parameter replies: To `reading(_:)`.
     fileprivate init(_ replies: [RedisValue]) {
         schedules = replies[0].int
-        nextDue = replies[1].array?.last?.string.flatMap { Double($0) }.flatMap { Int64(exactly: $0.rounded()) }
+        nextDue = Int64(score: replies[1].array?.last?.string)
         keptEvents = replies[2].int
         oldestEvent = LoggedEvent.list(replies[3]).first?.time
         let limit = replies[5].eventLimit

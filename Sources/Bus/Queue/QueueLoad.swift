@@ -80,9 +80,9 @@ package struct QueueLoad: Sendable {
         var slots: Int64? = 0
         var taken: Int64 = 0
         for (worker, state) in zip(workers, states) where state == .working {
-            let own = worker["slots"].flatMap { Int64($0) }
+            let own = JobRow.number(worker["slots"])
             slots = slots.flatMap { sum in own.map { sum + $0 } }
-            taken += worker["running"].flatMap { Int64($0) } ?? 0
+            taken += JobRow.number(worker["running"]) ?? 0
         }
         if let slots, taken >= slots { return Bottleneck(.slots, queued: queued, limit: slots) }
         return settings["starts"].map { Bottleneck(.starts, queued: queued, starts: $0) }
