@@ -1,5 +1,6 @@
 """A queue with partitions, on one server and on a cluster of three, with a worker that serves all of it."""
 import asyncio
+import time
 
 import haul_client as haul
 import pytest
@@ -220,3 +221,25 @@ def test_wrong_names_and_urls_are_refused_before_anything_is_sent():
 def test_a_fake_has_one_partition():
     queue = FakeQueue(QUEUE, worker=lambda job: job.complete(file="a", bytes=1))
     assert queue.push(haul.Download("https://films.example/a", id="a")).result(timeout=5).file == "a"
+
+
+def test_a_wait_for_ends_says_that_a_partition_is_away_and_a_change_reaches_the_others(cluster):
+    away = cluster.owner("haul:{films#0of8}:jobs")
+    keys = [f"haul:{{films#{number}of8}}:settings" for number in range(COUNT)]
+    owners = {key: cluster.owner(key) for key in keys}
+    others = {key: owner for key, owner in owners.items() if owner is not away}
+    with haul.Queue(cluster.url, QUEUE, reply_to="shop", patience=0.5) as queue:
+        queue.stats()
+        away.kill()
+        began = time.monotonic()
+        with pytest.raises(haul.Unreachable):
+            list(queue.settled(idle=1))
+        assert time.monotonic() - began < 15
+        with pytest.raises(haul.Unreachable, match=f"{len(others)} of 8 partitions have the change, but not films#0of8"):
+            queue.change_settings(paused=True)
+        for key, owner in others.items():
+            assert owner.cli("HGET", key, "paused") == "1"
+        away.start()
+        eventually("the server to be back", lambda: away.cli("CLUSTER", "INFO").startswith("cluster_state:ok"))
+        # Some partitions are paused, and this one is not.
+        assert eventually("all partitions", lambda: queue.settings()) == {"paused": "1"}

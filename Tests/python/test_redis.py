@@ -12,6 +12,7 @@ import time
 import haul_client as haul
 import pytest
 from haul_client import _jobs
+from haul_client.testing import FakeQueue
 import redis
 import redis.asyncio
 from redis import retry
@@ -340,7 +341,8 @@ def test_a_schedule_pushes_its_job(server, origin):
         queue.resume_schedule("night")
         assert not queue.schedules()["night"].paused
         eventually("a resumed schedule to be planned", lambda: queue.schedules()["night"].next is not None)
-        queue.add_schedule("wrong", haul.Download(origin.url("/good")), cron="61 * * * *")
+        wrong = json.dumps({"cron": "61 * * * *", "job": {"url": origin.url("/good")}})
+        server.cli("HSET", "haul:{default}:schedules", "wrong", wrong)
         eventually("the wrong expression to be reported", lambda: "the minute must be" in (queue.schedules()["wrong"].error or ""))
         for name in ("night", "wrong"):
             queue.remove_schedule(name)
@@ -461,3 +463,80 @@ def test_a_partition_is_the_one_in_which_the_command_puts_a_job(server):
     for wrong in ("films", "films#", "films#1", "films#65", "films#x", "a b#8", "films#3of8"):
         with pytest.raises(haul.InvalidQueueName, match="8"):
             haul.partition(wrong, "a")
+
+
+GOOD_SCHEDULES = [
+    {"every": 1}, {"every": 31_622_400}, {"cron": "*/15 * * * *"}, {"cron": "0 3 * JAN-mar mon,WED-fri"},
+    {"cron": "5/10 0 29 2 *", "zone": "Europe/Berlin"}, {"cron": "0 0 31 2 0", "zone": "UTC"}, {"cron": "0 0 * * 7"},
+    {"every": 60, "unique": True, "overlap": "allow", "catch_up": "none"},
+]
+BAD_SCHEDULES = [
+    ({"every": 0}, "every"), ({"every": 31_622_401}, "every"), ({"every": 1.5}, "every"), ({"every": 5, "zone": "UTC"}, "zone"),
+    ({"cron": "61 * * * *"}, "minute"), ({"cron": "* * * *"}, "five fields"), ({"cron": "0 0 30 2 *"}, "date that exists"),
+    ({"cron": "5-1 * * * *"}, "minute"), ({"cron": "*/60 * * * *"}, "minute"), ({"cron": "0 0 * * 8"}, "day of week"),
+    ({"cron": "0 3 * * *", "zone": "Nowhere/Land"}, "zone"), ({"cron": "0 3 * * *", "zone": "../etc"}, "zone"),
+    ({"every": 5, "overlap": "allow"}, "overlap"), ({"every": 5, "overlap": "yes"}, "overlap"),
+    ({"every": 5, "catch_up": "two"}, "catch_up"),
+]
+
+
+def test_a_schedule_is_checked_as_the_worker_checks_it(server):
+    with haul.Queue(server.url) as queue:
+        job = haul.Download("https://example.org/a")
+        queue.add_schedule("kept", job, every=3600)
+        for definition, reason in BAD_SCHEDULES:
+            with pytest.raises(haul.InvalidSetting, match=reason):
+                queue.add_schedule("kept", job, **definition)
+        assert queue.schedules()["kept"].every == 3600
+        for number, definition in enumerate(GOOD_SCHEDULES):
+            queue.add_schedule(f"good-{number}", job, **definition)
+        # A worker waits for the rules of a zone that its machine does not have.
+        wrong = [definition for definition, _ in BAD_SCHEDULES if definition.get("zone") != "Nowhere/Land"]
+        for number, definition in enumerate(wrong):
+            text = json.dumps({**definition, "job": {"url": "https://example.org/a"}})
+            server.cli("HSET", "haul:{default}:schedules", f"bad-{number}", text)
+            server.cli("ZADD", "haul:{default}:schedule_due", "0", f"bad-{number}")
+        worker = Worker(server)
+        try:
+            def planned():
+                found = queue.schedules()
+                return found if all(each.error or each.next for each in found.values()) else None
+
+            found = eventually("all to be planned", planned, within=60)
+            assert {name for name, each in found.items() if each.error} == {f"bad-{n}" for n in range(len(wrong))}
+        finally:
+            worker.close()
+
+
+def test_a_fake_pushes_what_follows_a_job_and_the_job_of_a_schedule():
+    def work(job):
+        if job.kind == "request":
+            job.respond(200, json={})
+        elif "bad" in job.url:
+            job.fail("http_404")
+        else:
+            job.complete(file="films/7.bin", bytes=7)
+
+    queue = FakeQueue(worker=work)
+    tell = haul.Request("https://shop.example/ready", id="tell-${id}", json={"file": "${file}", "bytes": "${bytes}"})
+    queue.push(haul.Download("https://films.example/7", id="7", then=tell)).result(timeout=5)
+    assert queue.handle("tell-7").result(timeout=5).state == "completed"
+    assert queue.pushed[1]["json"] == {"file": "films/7.bin", "bytes": "7"}
+    queue.push(haul.Download("https://films.example/bad", id="8", then=tell, else_=[
+        haul.Request("https://shop.example/failed", json={"why": "${error}"})])).result(timeout=5)
+    assert queue.pushed[3]["json"] == {"why": "http_404"} and queue.pushed[3]["id"].startswith("8.else-1.")
+
+    queue.add_schedule("nightly", haul.Download("https://films.example/9"), cron="0 3 * * *")
+    assert queue.schedules()["nightly"].cron == "0 3 * * *"
+    assert queue.run_schedule("nightly").result(timeout=5).state == "completed"
+    assert queue.schedules()["nightly"].pushed == 1
+    queue.pause_schedule("nightly")
+    assert queue.schedules()["nightly"].paused
+    queue.remove_schedule("nightly")
+    assert queue.schedules() == {}
+
+    held = FakeQueue()
+    held.add_schedule("hourly", haul.Download("https://films.example/9"), every=3600)
+    held.run_schedule("hourly")
+    held.run_schedule("hourly")  # The last run has not ended.
+    assert (held.schedules()["hourly"].pushed, held.schedules()["hourly"].skipped) == (1, 1)

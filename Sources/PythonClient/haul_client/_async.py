@@ -591,7 +591,8 @@ class AsyncQueue:
 
         `open_jobs`, a function or a coroutine function, returns the id and `at` of the jobs that your own records have as open. Their hashes are read at
         the start, after a lost connection, and `every` so many seconds. So even an end whose reply was lost is handed
-        out. `idle` ends the loop after so many seconds without an end.
+        out. `idle` ends the loop after so many seconds without an end. It raises Unreachable instead if a part of the queue
+        cannot be read then, and has not been readable for `patience` seconds, because ends may wait there.
         """
         loop = self._core.settled_loop(name)
         return self._settled(self._core.settled(open_jobs, every, idle, loop))
@@ -659,7 +660,7 @@ class AsyncQueue:
     ) -> None:
         """Adds a schedule, or replaces the one of this name: docs/guides/schedules.md. Needs Redis' role for services.
 
-        Either `every` (seconds) or `cron` is needed. A worker that finds them invalid says so in `schedules()`.
+        Either `every` (seconds) or `cron` is needed. Raises InvalidSetting or InvalidJob before anything is written.
         """
         definition = {
             "every": every, "cron": cron, "zone": zone, "catch_up": catch_up, "overlap": overlap, "unique": unique or None,
@@ -694,6 +695,7 @@ class AsyncQueue:
     async def change_settings(self, **changes: Union[bool, int, str, None]) -> None:
         """Sets settings, such as `rate=5_000_000`, `starts="10/s"`, `paused=True`. None removes one.
 
-        Raises InvalidSetting if a value is not valid. Then none is set. Needs Redis' role for operators.
+        Raises InvalidSetting if a value is not valid. Then none is set. If a partition of the queue does not answer, the
+        others get the change, and the error names it. Needs Redis' role for operators.
         """
         await self._run(self._core.change_settings(changes))

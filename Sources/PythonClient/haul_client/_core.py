@@ -6,7 +6,6 @@ result. `_sync` and `_async` perform the needs, each in its own way. So both fol
 
 from __future__ import annotations
 
-import datetime
 import json
 import logging
 import re
@@ -30,6 +29,7 @@ from ._results import (
     NO_EVENT, START, BatchStatus, JobResult, JobStatus, Outcome, QueueStats, batch_status, is_settled, job_status, outcome_of,
     Schedule, parse_event, position_of, removed, schedule_of,
 )
+from ._schedules import check_schedule, id_of_run
 from ._schema import BatchEndedEvent, Event, Job, RejectedEvent
 
 T = TypeVar("T")
@@ -129,6 +129,8 @@ class Core:
     POLL = 15.0
     #: For how long one command waits for a reply on a list: seconds. With partitions the other lists wait meanwhile.
     BLOCK, BLOCK_IN_TURN, AT_ONCE = 2.0, 0.2, 0.001
+    #: How often `settled` logs that Redis is away: seconds.
+    WARN_EVERY = 30.0
 
     def __init__(self, queue: str, reply_to: Optional[str], patience: float) -> None:
         #: The keys of the partitions, or of a queue without any.
@@ -514,6 +516,9 @@ class Core:
         new = {keys.prefix for keys in self.parts}
         next_poll, delay, turn = 0.0, 0.05, 0
         last = time.monotonic()
+        # Since when a part of the queue cannot be read, and when that is logged again.
+        away: Optional[float] = None
+        next_warning = 0.0
         while True:
             deliveries: List[Delivery] = []
             failure: Optional[Unreachable] = None
@@ -557,12 +562,19 @@ class Core:
                 elif delivery.text is not None and (delivery.keys, delivery.text) not in later:
                     later.append((delivery.keys, delivery.text))
             if failure:
-                log.warning("Redis cannot be reached; trying again: %s", failure)
+                now = time.monotonic()
+                away = now if away is None else away
+                if now >= next_warning:
+                    log.warning("Redis cannot be reached; trying again: %s", failure)
+                    next_warning = now + self.WARN_EVERY
+                # Ends may wait where Redis is away, so the loop does not end as if there were none.
+                if idle is not None and not deliveries and now >= max(last + idle, away + self.patience):
+                    raise failure
                 next_poll = 0.0
                 yield Pause(delay)
                 delay = min(1.0, delay * 2)
             else:
-                delay = 0.05
+                delay, away, next_warning = 0.05, None, 0.0
                 if idle is not None and not deliveries and time.monotonic() >= last + idle:
                     return
 
@@ -624,8 +636,7 @@ class Core:
         if not contract.SCHEDULE.fullmatch(name):
             raise HaulError(f"the name of a schedule must be 1 to 96 of the characters A-Z a-z 0-9 . _ : -, not {name!r}")
         whole = {key: value for key, value in definition.items() if value is not None}
-        if ("every" in whole) == ("cron" in whole):
-            raise HaulError("a schedule needs either every or cron")
+        check_schedule(whole)
         whole["job"] = scheduled(job, name, self.reply_to)
         text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
         keys = self.partition_of(name)
@@ -645,10 +656,7 @@ class Core:
         (due,) = yield from self.run(keys, ("ZADD", keys.schedule_due, "XX", "INCR", 0, name))
         at = int(-float(due)) if due is not None and float(due) < 0 else (yield from self.next_timestamp(keys, [name]))
         yield from self.run(keys, ("ZADD", keys.schedule_due, -at, name))
-        if not definition.get("unique"):
-            return name, at
-        date = datetime.datetime.fromtimestamp(at // 1000, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
-        return f"{name}:{date}{f'.{at % 1000:03}' if at % 1000 else ''}Z", at
+        return id_of_run(name, at, definition), at
 
     def remove_schedule(self, name: str) -> Operation[None]:
         keys = self.partition_of(name)
@@ -681,22 +689,38 @@ class Core:
     # Settings
 
     def settings(self) -> Operation[Fields]:
-        keys = self.parts[0]  # All partitions have the same.
-        (fields,) = yield from self.run(keys, ("HGETALL", keys.settings))
-        return dict(fields)
+        found: Fields = {}
+        for keys in self.parts:
+            (fields,) = yield from self.run(keys, ("HGETALL", keys.settings))
+            # All partitions have the same, unless a change has not reached all of them.
+            found = {**fields, **found}
+        return found
 
     def change_settings(self, changes: Mapping[str, Any]) -> Operation[None]:
         values = {name: setting_value(name, value) for name, value in changes.items()}
         new = [text for name, value in values.items() if value is not None for text in (name, value)]
         old = [name for name, value in values.items() if value is None]
-        for keys in self.parts:
+        failed: List[str] = []
+        failure: Optional[HaulError] = None
+        for keys in self.parts if values else []:
             commands: List[Command] = []
             if new:
                 commands.append(("HSET", keys.settings, *new))
             if old:
                 commands.append(("HDEL", keys.settings, *old))
-            if commands:
+            try:
                 yield from self.run(keys, *commands)
+            except HaulError as error:
+                # The other partitions get the change nevertheless, such as a pause during a failure.
+                failed.append(keys.prefix[6:-2])
+                failure = failure or error
+        if failure and len(failed) < len(self.parts):
+            raise type(failure)(
+                f"{len(self.parts) - len(failed)} of {len(self.parts)} partitions have the change, but not "
+                f"{', '.join(failed)} ({failure}). Make the same change again when all of them answer"
+            ) from failure
+        if failure:
+            raise failure
 
 
 class Found(NamedTuple):

@@ -6,8 +6,9 @@
     assert queue.push(Download("https://example.org/a", id="a")).result().file == "films/a.bin"
 
 Only the server and the workers are fake. A FakeQueue follows the rules of a Queue with the same code: what is pushed
-is checked, repeats are duplicates, ends are delivered until they are acknowledged. What it leaves out: delays, deadlines,
-retries, limits and the order among waiting jobs.
+is checked, repeats are duplicates, ends are delivered until they are acknowledged. The steps of a job (`then`,
+`else_`) are pushed when it ends, and `run_schedule` pushes the job of a schedule. What it leaves out: delays, deadlines,
+retries, limits, webhooks, the due times of schedules, and the order among waiting jobs.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import threading
 import time
+import uuid
 from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
@@ -27,6 +30,7 @@ from ._core import Command, Notice
 from ._errors import InvalidJob, RedisFailed, Unreachable
 from ._jobs import check, derived_id, is_unknown_limit, to_json, url_digest
 from ._results import is_settled
+from ._schedules import id_of_run
 from ._schema import FIELDS
 from ._sync import Connection, Queue, Subscription
 
@@ -233,6 +237,8 @@ class FakeFleet:
             return sum(self._hashes.get(key, {}).pop(name, None) is not None for name in values)
         if verb == "ZRANGE":
             return [f"worker-{number}" for number in range(self._workers if key == self.keys.workers else 0)]
+        if verb == "ZADD" and key == self.keys.schedule_due:
+            return self._schedule(values[-1], float(values[-2]), is_asking=values[0] == "XX")
         if verb == "WAIT":
             return 0
         if verb in ("PUBLISH", "PEXPIRE"):
@@ -266,6 +272,43 @@ class FakeFleet:
             while len(replies) > 1000:
                 replies.pop()
 
+    # Schedules and steps
+
+    def _schedule(self, name: str, score: float, is_asking: bool) -> None:
+        """What becomes of a schedule whose place in the order of due times is written: a score below 0 requests a run."""
+        text = self._hashes.get(self.keys.schedules, {}).get(name)
+        if text is None:
+            self._hashes.pop(self.keys.schedule(name), None)
+        if text is None or is_asking or score >= 0:
+            return
+        definition, at = json.loads(text), int(-score)
+        state = self._hashes.setdefault(self.keys.schedule(name), {})
+        last = self.hash(state.get("last_id", "")).get(contract.STATE)
+        if definition.get("overlap", "skip") == "skip" and last is not None and last not in contract.FINAL_STATES:
+            state["skipped"] = str(int(state.get("skipped", 0)) + 1)
+            return
+        id = id_of_run(name, at, definition)
+        state.update({
+            "last_id": id, "last_due": str(at), "last_at": str(self._now()), "pushed": str(int(state.get("pushed", 0)) + 1),
+        })
+        self._command("LPUSH", self.keys.jobs, to_json({"id": id, "at": at, **definition["job"]}))
+
+    def _push_steps(self, id: str, state: str, members: Mapping[str, Any]) -> None:
+        """Pushes what follows a job that has ended, with its results filled in."""
+        name = {"completed": "then", "failed": "else"}.get(state)
+        steps = self.jobs[id].fields.get(name, []) if name and id in self.jobs else []
+        steps = steps if isinstance(steps, list) else [steps]
+        results = {"id": id, **{each: members[each] for each in ("bytes", "file", "error") if each in members}}
+        if "file" in members:
+            results["checksum"] = members.get("checksum") or ""
+        made = []
+        for number, step in enumerate(steps, 1):
+            own = {"id": f"{id[:96]}.{name}-{number}.{uuid.uuid4().hex[:12]}"}
+            made.append({**own, **_filled(step, results)})
+        if made:
+            self.update(id, {"steps": " ".join(str(each["id"]) for each in made)})
+            self._command("LPUSH", self.keys.jobs, *map(to_json, made))
+
     # Jobs
 
     def emit(
@@ -297,6 +340,7 @@ class FakeFleet:
             self.update(id, {"_end": to_json(dict(members))})
             self.emit(id, state, members, names)
             self._count(id, state)
+            self._push_steps(id, state, members)
 
     def _take_all(self) -> None:
         waiting = self._lists.get(self.keys.jobs, deque())
@@ -446,6 +490,17 @@ class FakeFleet:
                     "seq": self._last, "at": self._now(), "round": round, "size": size, "rejected": 0,
                     **{each: counts[each] for each in contract.FINAL_STATES},
                 }, batch.get("reply_to", "").split())
+
+
+def _filled(value: Any, results: Mapping[str, Any]) -> Any:
+    """A step with results instead of their names. Its own steps keep theirs, which mean its results."""
+    if isinstance(value, str):
+        return re.sub(r"\$\{([a-z]+)\}", lambda found: str(results.get(found[1], found[0])), value)
+    if isinstance(value, list):
+        return [_filled(each, results) for each in value]
+    if isinstance(value, dict):
+        return {name: each if name in ("then", "else") else _filled(each, results) for name, each in value.items()}
+    return value
 
 
 class FakeBox:
