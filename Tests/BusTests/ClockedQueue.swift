@@ -25,6 +25,8 @@ struct ClockedQueue {
         try await f.redis.send(Command("SET", Self.clock, Int(Self.dawn + milliseconds)))
     }
 
+    func now() async throws -> Int64 { Int64(try await f.redis.send(Command("GET", Self.clock)).int ?? 0) }
+
     func claim() async throws -> Claim? {
         if case .job(let claim) = try await queue.claim(f.worker, token: Token.make()) { return claim }
         return nil

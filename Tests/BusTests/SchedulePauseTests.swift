@@ -27,7 +27,7 @@ import Testing
         let c = try await ClockedQueue()
         try await define(c.queue, Self.definition(every: 10))
         try await tick(c)
-        try await c.queue.setPaused(true, schedule: "s")
+        try await c.queue.setPaused(true, schedule: "s", at: c.now())
         return c
     }
 
@@ -47,12 +47,12 @@ import Testing
         #expect(try await queue.scheduleDefinition("s") == Self.definition(every: 10))
         #expect(try await record(queue).next == nil)
         // With another definition as well.
-        #expect(try await queue.add(try Schedule(Self.definition(every: 20)), as: "s").isPaused)
+        #expect(try await queue.add(try Schedule(Self.definition(every: 20)), as: "s", at: c.now()).isPaused)
         try await c.set(40_000)
         try await tick(c)
         let paused = try await record(queue)
         #expect(paused.schedule?.isPaused == true && paused.next == nil && paused.count("pushed") == 0)
-        try await queue.setPaused(false, schedule: "s")
+        try await queue.setPaused(false, schedule: "s", at: c.now())
         try await tick(c)
         let resumed = try await record(queue)
         #expect(resumed.schedule?.isPaused == false && resumed.next == Self.dawn + 60_000)
@@ -65,12 +65,12 @@ import Testing
         try await define(c.queue, definition)
         try await tick(c)
         #expect(try await record(c.queue).next == nil)
-        try await c.queue.setPaused(false, schedule: "s")
+        try await c.queue.setPaused(false, schedule: "s", at: c.now())
         try await tick(c)
         #expect(try await record(c.queue).next == Self.dawn + 10_000)
         #expect(try await c.queue.scheduleDefinition("s") == definition)
         // To add it once more pauses it once more.
-        try await c.queue.add(try Schedule(definition), as: "s")
+        try await c.queue.add(try Schedule(definition), as: "s", at: c.now())
         try await tick(c)
         #expect(try await record(c.queue).next == nil)
     }
@@ -78,9 +78,9 @@ import Testing
     @Test("a schedule that is resumed while a worker plans its pause is planned again") func changed() async throws {
         let c = try await ClockedQueue()
         try await define(c.queue, Self.definition(every: 10))
-        try await c.queue.setPaused(true, schedule: "s")
+        try await c.queue.setPaused(true, schedule: "s", at: c.now())
         let found = try await c.queue.tick(c.f.worker, runs: []).schedules
-        try await c.queue.setPaused(false, schedule: "s")
+        try await c.queue.setPaused(false, schedule: "s", at: c.now())
         _ = try await c.queue.push(found, as: c.f.worker)
         try await tick(c)
         #expect(try await record(c.queue).next == Self.dawn + 10_000)
@@ -93,7 +93,7 @@ import Testing
         let queue = c.queue
         #expect(try await queue.removeSchedule("s"))
         #expect(try await pause(of: "s", queue) == .null)
-        try await queue.setPaused(true, schedule: "s")
+        try await queue.setPaused(true, schedule: "s", at: c.now())
         #expect(try await queue.schedules().isEmpty)
         // A queue without schedules is not looked at for them.
         try await queue.redis.send(Command("HSET", queue.keys.schedules, "t", Self.definition(every: 10)))

@@ -165,7 +165,11 @@ extension Inspection {
         guard try await exists(queue.keys.schedules),
             try await types(of: [queue.keys.schedules])[0] == KeyName.schedules.type
         else { return [] }
-        return try await queue.schedules().compactMap { record in
+        let count = try await queue.scheduleCount()
+        let excess = Finding(
+            queue.keys.schedules, "it has \(count) schedules, and workers plan no new ones beyond \(Schedule.maxCount)",
+            "delete those that are not used")
+        let faults: [Finding] = try await queue.schedules().compactMap { record in
             // A worker removes the mark when it plans the schedule.
             let unplanned = record.fields["left_at"].map { _ in
                 "no worker has planned it so far, because their machines do not know the time zone \(record.schedule?.zone ?? "")"
@@ -176,6 +180,7 @@ extension Inspection {
                     "haul schedule add replaces it, and haul schedule remove deletes it; it pushes nothing")
             }
         }
+        return count > Schedule.maxCount ? [excess] + faults : faults
     }
 
     /// Checks keys that must expire, like those of workers and reply lists.

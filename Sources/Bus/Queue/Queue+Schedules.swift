@@ -41,16 +41,20 @@ package struct ScheduleRecord: Sendable {
 extension Queue {
     // MARK: For operators
 
-    /// Adds a schedule, or replaces the one of this name. A tick plans it within a second. A run that was requested and
-    /// has not been pushed yet stays requested.
+    /// Adds a schedule, or replaces the one of this name. A worker plans it within a second, and its runs count from now
+    /// on. A run that was requested and has not been pushed yet stays requested.
     ///
+    /// - Parameter time: When it was changed, unix ms; now by default.
     /// - Returns: The schedule as it counts now: if the one of this name was paused, it is paused as well.
-    @discardableResult package func add(_ schedule: Schedule, as name: String) async throws(RedisError) -> Schedule {
-        guard partitions.isEmpty else { return try await partition(of: name).add(schedule, as: name) }
+    @discardableResult package func add(
+        _ schedule: Schedule, as name: String, at time: Int64? = nil
+    ) async throws(RedisError) -> Schedule {
+        guard partitions.isEmpty else { return try await partition(of: name).add(schedule, as: name, at: time) }
+        let changed: Int64 = if let time { time } else { try await self.time() }
         // Before the definition, so that no run of it is due in between.
         if schedule.isPaused { try await redis.send(Command("HSET", keys.schedulePaused, name, 1)) }
         try await redis.send(Command("HSET", keys.schedules, name, schedule.text))
-        try await plan(name)
+        try await plan(name, since: changed)
         let pause = try await pauses(of: [name])[name]
         var current = schedule
         current.isPaused = schedule.isPaused || pause == "1"
@@ -58,17 +62,23 @@ extension Queue {
     }
 
     /// Pauses a schedule, or resumes it. The definition is not written, because others may change it at the same time.
-    package func setPaused(_ isPaused: Bool, schedule name: String) async throws(RedisError) {
-        guard partitions.isEmpty else { return try await partition(of: name).setPaused(isPaused, schedule: name) }
+    ///
+    /// - Parameter time: When it was changed, unix ms; now by default.
+    package func setPaused(_ isPaused: Bool, schedule name: String, at time: Int64? = nil) async throws(RedisError) {
+        guard partitions.isEmpty else {
+            return try await partition(of: name).setPaused(isPaused, schedule: name, at: time)
+        }
+        let changed: Int64 = if let time { time } else { try await self.time() }
         try await redis.send(Command("HSET", keys.schedulePaused, name, isPaused ? 1 : 0))
         // If the schedule was removed meanwhile, this lets a tick forget the entry.
-        try await plan(name)
+        try await plan(name, since: changed)
     }
 
     /// Lets a worker plan a schedule that was changed.
-    private func plan(_ name: String) async throws(RedisError) {
+    private func plan(_ name: String, since time: Int64) async throws(RedisError) {
         // Not instead of a score below 0, which is a requested run. It plans the schedule as well.
-        try await redis.send(Command("ZADD", keys.scheduleDue, "LT", 0, name))
+        let score = "\(Schedule.score(changedAt: time))"
+        try await redis.send(Command("ZADD", keys.scheduleDue, "LT", score, name))
     }
 
     /// False if there was no such schedule. Jobs that it has pushed stay.

@@ -177,6 +177,12 @@ package struct Schedule: Sendable {
         return try? Job(json: json).unknownFields.first
     }
 
+    /// The score in `schedule_due` of a schedule that was changed at a time and is to be planned: between 0 and 1.
+    static func score(changedAt time: Int64) -> Double { Double(time) / scale }
+
+    /// Ms, until the year 2286.
+    static let scale = 1e13
+
     // MARK: Due times
 
     /// The first due time that is later than `time`; both unix ms. nil if the schedule is paused.
@@ -233,8 +239,8 @@ package struct Schedule: Sendable {
 /// A schedule that a call has found due, as it was then.
 package struct DueSchedule: Sendable {
     let name: String
-    /// The score in `schedule_due`: when it is due; 0 if that is to be computed; negative for a run that an operator
-    /// wants now.
+    /// The score in `schedule_due`: when it is due; negative for a run that an operator wants now; from 0 to 1 if it is to
+    /// be planned (`Schedule.score(changedAt:)`).
     let due: String
     let definition: String
     /// What `schedule_paused` says: "1", "0", or "" for nothing.
@@ -257,6 +263,9 @@ struct SchedulePlan: Equatable {
     /// Why the schedule cannot be used.
     var error: String?
 
+    /// Any client may write a score. That of a call is not later than now.
+    private static let latest = 0x1p53
+
     init() {}
 
     /// Throws if this machine does not have the schedule's time zone. Then another worker has to do it.
@@ -270,29 +279,38 @@ struct SchedulePlan: Equatable {
             return
         }
         let rules = try schedule.rules()
-        let time = Int64(due.due) ?? 0
-        let following = schedule.isPaused ? nil : schedule.next(after: due.now, rules)
-        if time <= 0 {
-            next = following
-            guard time < 0 else { return }
-            run = -time
-            // The run of an operator does not replace one that was due. The plan is that of the present definition.
-            if !schedule.isPaused, due.state["definition"] == SHA1.hex(due.definition),
-                let planned = due.state["next"].flatMap({ Int64($0) })
-            {
-                next = planned
-            }
-        } else if !schedule.isPaused {
-            if due.now - time <= Schedule.maxLateness {
-                run = time
-                next = schedule.next(after: time, rules)
-            } else {
-                // The runs after the latest one that was missed are on time, and come one after the other.
-                let latest = schedule.latest(from: time, until: due.now - Schedule.maxLateness - 1, rules)
-                run = schedule.catchUp == .one ? latest : nil
-                hasMissed = run == nil || latest > time
-                next = schedule.next(after: latest, rules)
-            }
+        let score = Double(due.due).flatMap { $0.isFinite ? max($0, -Self.latest) : nil } ?? 0
+        // What was planned for the present definition. A schedule that is written again as it was goes on with it.
+        let planned =
+            due.state["definition"] == SHA1.hex(due.definition) ? due.state["next"].flatMap { Int64($0) } : nil
+        if score < 0 {
+            let requested = Int64(-score)
+            run = requested
+            // The run of an operator does not replace one that was due.
+            if !schedule.isPaused { next = planned ?? schedule.next(after: min(requested, due.now), rules) }
+            return
+        }
+        guard !schedule.isPaused else { return }
+        var time = planned
+        if score > 1 {
+            time = Int64(score)
+        } else if planned == nil {
+            // A run that has become due since the change takes place.
+            let changed = score > 0 ? Int64((score * Schedule.scale).rounded()) : due.now
+            time = schedule.next(after: min(changed, due.now), rules)
+        }
+        guard let time else { return }
+        if time > due.now {
+            next = time
+        } else if due.now - time <= Schedule.maxLateness {
+            run = time
+            next = schedule.next(after: time, rules)
+        } else {
+            // The runs after the latest one that was missed are on time, and come one after the other.
+            let latest = schedule.latest(from: time, until: due.now - Schedule.maxLateness - 1, rules)
+            run = schedule.catchUp == .one ? latest : nil
+            hasMissed = run == nil || latest > time
+            next = schedule.next(after: latest, rules)
         }
     }
 }

@@ -45,6 +45,9 @@ MAX_DEPTH = 64
 #: For how long a reply that was taken and not acknowledged is kept: ms.
 KEEP_TAKEN = 7 * 86_400_000
 
+#: When a schedule was changed that is to be planned: ms divided by this, a score between 0 and 1.
+SCHEDULE_SCALE = 1e13
+
 #: A queue, a queue with partitions, or one of these.
 QUEUE_NAME = re.compile(
     r"(?P<name>[A-Za-z0-9._-]{1,64})(#((?P<number>0|[1-9][0-9]?)of)?(?P<count>[1-9][0-9]?))?", re.ASCII

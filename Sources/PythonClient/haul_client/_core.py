@@ -640,14 +640,17 @@ class Core:
         whole["job"] = scheduled(job, name, self.reply_to)
         text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
         keys = self.partition_of(name)
-        yield from self.run(keys, ("HSET", keys.schedules, name, text), ("ZADD", keys.schedule_due, "LT", 0, name))
+        # Its runs count from now on, whenever a worker plans it.
+        changed = (yield from self.time(keys)) / contract.SCHEDULE_SCALE
+        yield from self.run(keys, ("HSET", keys.schedules, name, text), ("ZADD", keys.schedule_due, "LT", changed, name))
 
     def pause_schedule(self, name: str, paused: bool) -> Operation[None]:
         yield from self.schedule_definition(name)
         keys = self.partition_of(name)
         # The definition is not written, because others may change it at the same time.
+        changed = (yield from self.time(keys)) / contract.SCHEDULE_SCALE
         yield from self.run(
-            keys, ("HSET", keys.schedule_paused, name, int(paused)), ("ZADD", keys.schedule_due, "LT", 0, name)
+            keys, ("HSET", keys.schedule_paused, name, int(paused)), ("ZADD", keys.schedule_due, "LT", changed, name)
         )
 
     def run_schedule(self, name: str) -> Operation[Tuple[str, int]]:

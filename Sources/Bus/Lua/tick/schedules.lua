@@ -1,8 +1,9 @@
 -- Schedules: jobs that are pushed at certain times (docs/guides/schedules.md).
 --
 -- The hash `schedules` has the definitions, which operators write. `schedule_due` says when each of them is due (ms). A
--- score of 0 is a new definition, inf is a schedule that is never due, and a negative score is an extra run that an
--- operator has requested (minus the time of the request). `schedule_paused` says which schedules operators have paused
+-- score from 0 to 1 is a schedule that is to be planned, since it was changed: the time of the change (ms) / 1e13, or 0 if
+-- that is not known. inf is a schedule that is never due, and a negative score is an extra run that an operator has
+-- requested (minus the time of the request). `schedule_paused` says which schedules operators have paused
 -- (1) or resumed (0). It is a key of its own, because whoever pauses a schedule by writing its definition may write back
 -- one that was changed meanwhile. Without an entry the member `paused` of the definition counts. schedule:<name> says
 -- what was planned and what became of it:
@@ -57,49 +58,43 @@ do
   end
 
   -- The schedules that are due: now (ms), then for each its name, its score, its definition, what `schedule_paused` says
-  -- of it, and the fields of schedule:<name> as pairs. An empty list if there are none. Records when the next one is due.
+  -- of it, and the fields of schedule:<name> as pairs. An empty list if there are none. Records when the next one is due:
+  -- now if there are more than one call hands out.
   -- is_tick: whether the caller is a tick of a queue that has schedules. It also looks for what other clients have
   -- changed.
   function Schedules.find(c, is_tick)
     local definitions, due = c.PREFIX .. KEY.schedules, c.PREFIX .. KEY.scheduleDue
-    if is_tick then reconcile(c, definitions, due)
-    elseif call('EXISTS', due) == 0 then return {} end
-    local found, next, count = {}, try('ZRANGE', due, 0, MAX.due, 'WITHSCORES'), 0
-    if next.err then return {} end
-    -- Returns whether it is due.
+    if is_tick then reconcile(c, definitions, due) end
+    local first, found, count = try('ZRANGE', due, 0, 0, 'WITHSCORES'), {}, 0
+    if first.err or not first[1] then return {} end
+    -- Adds a schedule to those that are handed out.
     local function add(name, score)
-      if score == 'inf' then return false end
-      if tonumber(score) > c.now then
-        c.next_due = math.min(c.next_due or math.huge, tonumber(score))
-        return false
-      end
       local size = try('HSTRLEN', definitions, name)
-      if type(size) ~= 'number' or count == MAX.due then return true end
-      if size == 0 then forget(c, name)
-      elseif size > LARGEST.schedule then call('ZADD', due, 'inf', name)
-      else
-        local state = try('HGETALL', c.PREFIX .. KEY.schedule .. name)
-        if #found == 0 then found[1] = c.NOW end
-        found[#found + 1], found[#found + 2], found[#found + 3] = name, score, call('HGET', definitions, name)
-        found[#found + 1], found[#found + 2] = pause_of(c, name), state.err and {} or state
-        count = count + 1
+      if type(size) ~= 'number' then return end
+      if size == 0 then return forget(c, name) end
+      if size > LARGEST.schedule then return call('ZADD', due, 'inf', name) end
+      local state = try('HGETALL', c.PREFIX .. KEY.schedule .. name)
+      if #found == 0 then found[1] = c.NOW end
+      found[#found + 1], found[#found + 2], found[#found + 3] = name, score, call('HGET', definitions, name)
+      found[#found + 1], found[#found + 2] = pause_of(c, name), state.err and {} or state
+      count = count + 1
+    end
+    local all = tonumber(first[2]) <= c.now and call('ZCOUNT', due, '-inf', c.NOW) or 0
+    -- Runs come before schedules that are to be planned, of which there may be many.
+    for _, range in ipairs(all > 0 and { { '-inf', '(0' }, { '(1', c.NOW }, { '0', '1' } } or {}) do
+      local size = call('ZCOUNT', due, range[1], range[2])
+      local skipped = size > LOOKED_AT and math.floor(c.now / 1000) * LOOKED_AT % size or 0
+      local next = call('ZRANGEBYSCORE', due, range[1], range[2], 'WITHSCORES', 'LIMIT', skipped, LOOKED_AT)
+      for n = 1, #next, 2 do
+        if count == MAX.due then break end
+        -- If more are due than one call hands out, those that a worker has left must not keep the others waiting.
+        local left_at = all > MAX.due and try('HGET', c.PREFIX .. KEY.schedule .. next[n], 'left_at')
+        if c.now - to_integer(left_at) >= LEFT then add(next[n], next[n + 1]) end
       end
-      return true
     end
-    local last = next[#next]
-    if #next <= 2 * MAX.due or last == 'inf' or tonumber(last) > c.now then
-      for n = 1, #next, 2 do if not add(next[n], next[n + 1]) then break end end
-      return found
-    end
-    -- More are due than one call hands out. Those that a worker has left must not keep the others waiting.
-    local all = call('ZCOUNT', due, '-inf', c.NOW)
-    local first = all > LOOKED_AT and math.floor(c.now / 1000) * LOOKED_AT % all or 0
-    next = call('ZRANGEBYSCORE', due, '-inf', c.NOW, 'WITHSCORES', 'LIMIT', first, LOOKED_AT)
-    for n = 1, #next, 2 do
-      local left_at = try('HGET', c.PREFIX .. KEY.schedule .. next[n], 'left_at')
-      if c.now - to_integer(left_at) >= LEFT then add(next[n], next[n + 1]) end
-      if count == MAX.due then break end
-    end
+    local later = count == MAX.due and all > count and { '', c.NOW }
+      or call('ZRANGEBYSCORE', due, '(' .. c.NOW, '(inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    if later[1] then c.next_due = math.min(c.next_due or math.huge, tonumber(later[2])) end
     return found
   end
 
