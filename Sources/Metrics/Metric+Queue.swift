@@ -52,8 +52,8 @@ extension Metric {
         help: "Webhooks that ends of jobs and batches have pushed. Each of them is a job, and ends as one.")
     package static let queueScheduleRuns = counter(
         "haul_queue_schedule_runs_total", by: "queue", "outcome",
-        help: "Runs of schedules: pushed, or skipped because the last run had not ended. And how often some were missed "
-            + "because no worker served the queue, each time counted once.")
+        help: "Runs of schedules: pushed, or skipped because the last run had not ended. And how often some were "
+            + "missed because no worker served the queue, each time counted once.")
     package static let queueScheduleLateness = counter(
         "haul_queue_schedule_lateness_seconds_total", by: "queue",
         help: "How late the pushed runs of schedules were, in all. Divide it by the pushed runs.")
