@@ -22,10 +22,12 @@ struct FileCommit: Sendable {
         var directory: Directory?
         /// Set if the file has replaced the one that its job finished before. It is to be the job's only file.
         var successor: HiddenFile?
+        /// False if the process has stood still for so long that a later run may have a file here.
+        var mayUnlinkOthers: @Sendable () -> Bool = { true }
 
         /// To be called once the name is durable. Blocks.
         func end() -> CommitOutcome {
-            successor?.unlinkOthers()
+            if let successor, mayUnlinkOthers() { successor.unlinkOthers() }
             return outcome
         }
     }

@@ -12,6 +12,9 @@ final class FilePartial: Partial {
         let output: OutputFile
         var hidden: HiddenFile
         let target: Target
+        /// The lease was not certain when the file was created. So what earlier runs have left is taken over when this
+        /// file gets its name.
+        var owesTakeover = false
     }
 
     private enum Phase: Sendable {
@@ -109,15 +112,18 @@ final class FilePartial: Partial {
     private func create(
         _ target: Target, total: Int64?, hashing digest: Job.Checksum.Algorithm?, with bytes: [UInt8]
     ) throws(TransferError) -> Opened {
+        // The token names a run's first generation. A new job has no other files.
+        let isAlone = request.isNew && generation == request.runToken
+        let takesOver = !isAlone && request.lease.isHeld()
+        if takesOver { _ = try Takeover(of: request.key, in: target.directory, by: request.runToken) }
         let hidden = try HiddenFile.create(
-            in: target.directory, key: request.key, generation: generation, run: request.runToken,
-            mode: store.options.attributes.modeWhileWriting,
-            // The token names a run's first generation. A new job has no other files.
-            alone: request.isNew && generation == request.runToken)
+            in: target.directory, key: request.key, generation: generation,
+            mode: store.options.attributes.modeWhileWriting)
         let output = OutputFile(
             descriptor: hidden.descriptor, diskWriter: store.diskWriter, durability: store.options.durability,
             digest: digest, writePermit: request.lease.writePermit)
-        let opened = Opened(output: output, hidden: hidden, target: target)
+        let opened = Opened(
+            output: output, hidden: hidden, target: target, owesTakeover: !isAlone && !takesOver)
         state.withLock { $0.phase = .open(opened) }
         do throws(TransferError) {
             // A small file that is here as a whole is not worth a check of the free space each time.
@@ -266,6 +272,10 @@ final class FilePartial: Partial {
     private func name(_ file: FileCommit.Written, _ size: Int64) throws(TransferError) -> FileCommit.Named {
         guard let opened else { throw .cancelled }
         guard let status = file.output.statusIfWhole(size) else { throw Placement.disturbed(opened.hidden) }
+        if opened.owesTakeover {
+            _ = try Takeover(
+                of: request.key, in: opened.target.directory, by: request.runToken, besides: opened.hidden.hidden)
+        }
         var target = opened.target
         var placing = Placement(
             opened.hidden, status, in: store, folder: target.folder, isDurable: store.options.durability == .disk)
@@ -285,7 +295,7 @@ final class FilePartial: Partial {
             case .failed(let error): throw error
             }
         }
-        let named = placing.partial
+        let (named, lease) = (placing.partial, request.lease)
         state.withLock { state in
             guard named.name != opened.hidden.name, case .open(var current) = state.phase else { return }
             current.hidden = named
@@ -294,7 +304,8 @@ final class FilePartial: Partial {
         return FileCommit.Named(
             outcome: .stored(target.record(placing.status, checksum: file.checksum)), directory: target.directory,
             // Only an earlier run leaves more.
-            successor: isOwn && !request.hasNoLeftovers ? named : nil)
+            successor: isOwn && !request.hasNoLeftovers ? named : nil,
+            mayUnlinkOthers: { lease.isStillHeld })
     }
 
     /// Whether the file with the final name is the job's own, because the job finished it before, or because a run

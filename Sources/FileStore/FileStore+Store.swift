@@ -22,7 +22,7 @@ extension FileStore: DurableStore {
             if case .failed(let failure) = error, failure.code == .localLimit { throw error }
             return .nothing
         }
-        return try await onDisk { () throws(TransferError) in
+        return try await underLease(of: request) { () throws(TransferError) in
             let left = try Takeover(
                 of: request.key, in: target.directory, by: request.runToken, continuing: resume.generation)
             if let placed = left.placed.first(where: { $0.generation == resume.generation }) {
@@ -47,18 +47,36 @@ extension FileStore: DurableStore {
 
     package func held(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> HeldFile? {
         guard let target = try? await target(of: file.file, for: request) else { return nil }
-        return await diskWriter.blocking.run { () -> HeldFile? in
+        guard fencing else {
+            return await diskWriter.blocking.run { target.isOwn(file, store: self) ? HeldFile() : nil }
+        }
+        let held = try? await underLease(of: request) { () throws(TransferError) -> HeldFile? in
             guard target.isOwn(file, store: self) else { return nil }
-            guard fencing else { return HeldFile() }
-            guard let left = try? Takeover(of: request.key, in: target.directory, by: request.runToken) else {
-                return nil
-            }
+            let left = try Takeover(of: request.key, in: target.directory, by: request.runToken)
             return HeldFile(
                 proof: left.placed.first.map { placed in
                     PartialLocation(
                         file: file.file, key: request.key, generation: placed.generation, name: placed.hidden.text)
                 })
         }
+        return held ?? nil
+    }
+
+    /// Runs `body`, which takes over what earlier runs have left, while the run certainly has the job. Waits for Redis if
+    /// our own clock does not suffice.
+    ///
+    /// - Throws: `.cancelled` if another run has the job, besides what `body` throws.
+    private func underLease<T: Sendable>(
+        of request: FileRequest, _ body: @escaping @Sendable () throws(TransferError) -> T
+    ) async throws(TransferError) -> T {
+        while await request.lease.holds() {
+            // Right before the work, because the process may have been stopped since the answer.
+            let result = try await onDisk { () throws(TransferError) -> T? in
+                request.lease.isStillHeld ? try body() : nil
+            }
+            if let result { return result }
+        }
+        throw .cancelled
     }
 
     package func digest(

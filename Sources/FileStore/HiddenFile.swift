@@ -14,14 +14,10 @@ struct HiddenFile: Sendable {
     var generation: String { hidden.generation }
     var name: String { hidden.text }
 
-    /// Creates a new generation. First takes over the job's other partial files, which fences their writers. The proof
-    /// that a finished file is the job's own stays until that file is replaced.
-    ///
-    /// - Parameter alone: The job has had no earlier run, so no directory of many files is searched.
+    /// Creates a new generation, and touches no other file.
     static func create(
-        in directory: Directory, key: String, generation: String, run: String, mode: mode_t, alone: Bool = false
+        in directory: Directory, key: String, generation: String, mode: mode_t
     ) throws(TransferError) -> HiddenFile {
-        if !alone { _ = try Takeover(of: key, in: directory, by: run) }
         let hidden = HiddenName(key, generation)
         let descriptor = openat(
             directory.descriptor, hidden.text, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode)

@@ -1,5 +1,6 @@
 import Glibc
 import HaulHTTP
+import HaulStorage
 
 /// The files that earlier runs of a job have left in its directory. Creating this value fences these runs: none can
 /// give a file its final name any more.
@@ -7,6 +8,9 @@ import HaulHTTP
 /// A run creates the final name with one link or rename call, whose source is the hidden name that the run knows. So a
 /// new run first renames every partial file of the job to a name of its own, and only then examines it. If an earlier
 /// run was frozen before that call and continues later, the call fails because its source does not exist.
+///
+/// The names do not show which run is the later one. So only a run whose lease is certainly valid takes over: one that
+/// was frozen for longer than its lease would unlink the file of the run that has the job now.
 struct Takeover {
     /// A file that has its final name, while its job may not be settled yet. After the settle the proof is removed.
     struct Placed {
@@ -25,12 +29,14 @@ struct Takeover {
     /// Takes over all hidden files of the job `key`, and unlinks all of them except the partial file of the
     /// `generation` to continue and valid proofs. This reads the whole directory, and blocks the thread.
     ///
+    /// - Parameter own: The file that this run writes, which stays as it is.
     /// - Throws: If the directory cannot be read or a file not be renamed. An earlier run may then not be fenced, so
     ///   this run must end.
     init(
-        of key: String, in directory: Directory, by run: String, continuing generation: String? = nil
+        of key: String, in directory: Directory, by run: String, continuing generation: String? = nil,
+        besides own: HiddenName? = nil
     ) throws(TransferError) {
-        let found = try directory.names().compactMap(HiddenName.init).filter { $0.key == key }
+        let found = try directory.names().compactMap(HiddenName.init).filter { $0.key == key && $0 != own }
         for name in found where name.kind == .legacy { directory.unlink(name.text) }
         var proofs = Set(found.filter { $0.kind == .proof })
         for name in found where name.kind == .partial {
@@ -79,6 +85,11 @@ struct Takeover {
         else { return nil }
         return Placed(generation: hidden.generation, name: record.name, status: status, hidden: hidden)
     }
+}
+
+extension RunLease {
+    /// For a run that had the job a moment ago: false if the process has stood still since, for longer than the lease.
+    var isStillHeld: Bool { isHeld() || writePermit() == .granted }
 }
 
 extension Directory {
