@@ -53,6 +53,10 @@ int clinux_reserve(int descriptor, off_t size) {
     return fallocate(descriptor, FALLOC_FL_KEEP_SIZE, 0, size) == 0 ? 0 : errno;
 }
 
+int clinux_release(int descriptor, off_t start, off_t end) {
+    return fallocate(descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, start, end - start) == 0 ? 0 : errno;
+}
+
 int clinux_close_from(void *actions, int first) {
     return posix_spawn_file_actions_addclosefrom_np(actions, first);
 }

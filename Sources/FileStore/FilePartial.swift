@@ -146,7 +146,21 @@ final class FilePartial: Partial {
 
     func checkpoint(isLast: Bool) async throws(TransferError) -> Checkpoint? {
         guard let output = opened?.output else { return nil }
-        return try await output.checkpoint { durable in
+        let result: Result<Checkpoint?, TransferError>
+        do throws(TransferError) { result = .success(try await checkpoint(output)) } catch { result = .failure(error) }
+        // Even after an error: if the disk is full, others need the space. The job may wait for a long time.
+        if isLast { await releaseReservation(of: output) }
+        return try result.get()
+    }
+
+    private func releaseReservation(of output: OutputFile) async {
+        let lease = request.lease
+        // A later run may be writing to the file if this one has lost the job.
+        await store.diskWriter.blocking.run { if lease.isHeld() { output.releaseReservation() } }
+    }
+
+    private func checkpoint(_ output: OutputFile) async throws(TransferError) -> Checkpoint? {
+        try await output.checkpoint { durable in
             let isNew = self.state.withLock { state in
                 guard state.checkpointed != durable else { return false }
                 state.checkpointed = durable

@@ -96,6 +96,21 @@ extension OutputFile {
         }
     }
 
+    /// Frees the space that is reserved for bytes that have not arrived, between the written ones and behind them. To be
+    /// called when this process writes no more to the file. Blocks.
+    func releaseReservation() {
+        reservation.withLock { $0 = Reservation() }
+        var file = stat()
+        let written = written
+        // A file without such space keeps its times.
+        guard fstat(descriptor, &file) == 0, Int64(file.st_blocks) * 512 > written.count + 1 << 20 else { return }
+        // Where the file system refuses this, the space stays reserved, and nothing else is wrong.
+        for gap in written.gaps(in: Int64(file.st_size)) {
+            _ = clinux_release(descriptor, off_t(gap.lowerBound), off_t(gap.upperBound))
+        }
+        ftruncate(descriptor, file.st_size)
+    }
+
     /// The bytes of the file system, and the bytes that the file occupies. `volume` is nil for file systems that report
     /// no blocks at all (some of NFS and FUSE).
     private func space() throws(TransferError) -> (volume: (total: Int64, free: Int64)?, allocated: Int64) {

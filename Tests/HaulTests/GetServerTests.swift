@@ -36,6 +36,19 @@ import Testing
         #expect(TransferSettings.retries(after: busy, hasReachedServer: true) == 5)
     }
 
+    @Test("a server that announces a large file and sends nothing leaves nothing beside the files") func silent()
+        async throws
+    {
+        let bench = GetBench()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(FileBytes(seed: 1, count: 1 << 30), to: request)
+            (reply.cut, reply.end) = (0, .fin)
+            return reply
+        }
+        let get = try await bench.get(origin.url("/a"), "--retries", "0")
+        #expect(get.status == 1 && bench.names.isEmpty, "\(get) \(bench.names)")
+    }
+
     @Test("--user and a netrc file sign in, and a password is never printed") func credentials() async throws {
         let bench = GetBench()
         let origin = try OriginServer { request in

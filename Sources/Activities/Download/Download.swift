@@ -123,7 +123,10 @@ package final class Download: Activity, RunRemainder {
     /// A partial file that can never be continued would only take up space for as long as the job is retained.
     package func discardUseless() async -> Bool {
         if let generation, let partial = generation.partialInStore {
-            if partial === generation.partial, isContinuable, await partial.exists() { return false }
+            // Where no byte has come, there is nothing to continue, but space may be reserved.
+            if partial === generation.partial, isContinuable, !partial.written.isEmpty, await partial.exists() {
+                return false
+            }
         } else {
             // A partial file on another store is left to the workers of that store.
             guard let resume, resume.store == context.store.id, !state.withLock({ $0.hasPlaced }),

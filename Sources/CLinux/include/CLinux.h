@@ -21,6 +21,10 @@ int clinux_reopen_direct(int descriptor);
 /// fallocate(2) with KEEP_SIZE for the first `size` bytes. Returns 0 or an errno.
 int clinux_reserve(int descriptor, off_t size);
 
+/// fallocate(2) with PUNCH_HOLE and KEEP_SIZE: bytes from `start` to `end` occupy no space any more, and read as zeros.
+/// Returns 0 or an errno.
+int clinux_release(int descriptor, off_t start, off_t end);
+
 /// posix_spawn_file_actions_addclosefrom_np(3): the child inherits no descriptor from `first` on. Returns 0 or an
 /// errno. `actions` is a posix_spawn_file_actions_t. It is untyped because including spawn.h here would put its types
 /// into this module.

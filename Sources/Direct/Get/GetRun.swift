@@ -127,7 +127,7 @@ final class GetRun: RunHost {
         var isNew = isNew
         // A download that continues has its name already, and must not replace the file of another one of this command.
         if item.job.ifExists == .overwrite, let file = state.withLock({ $0.record?.resume?.file }) {
-            do throws(Failure) { try names.reserve(file, for: item) } catch { return await fail(error) }
+            do throws(Failure) { try names.reserve(file, for: item) } catch { return await fail(error, in: store) }
         }
         while true {
             let result = await attempt(standing, store, isNew: isNew)
@@ -147,7 +147,7 @@ final class GetRun: RunHost {
             if !state.withLock({ $0.hasReachedServer }), let url = item.job.urls.first,
                 let wrong = await settings.schemeFailure(failure, of: url)
             {
-                return await fail(wrong)
+                return await fail(wrong, in: store)
             }
             if standing?.isDisproved == true { await discardCopy(result) } else { await saveCheckpoint(result) }
             let hasReachedServer = state.withLock { $0.hasReachedServer }
@@ -155,13 +155,15 @@ final class GetRun: RunHost {
                 let wait = settings.delay(
                     after: failure, result, hasReachedServer: hasReachedServer, of: item.job, failed: &failed)
             else {
-                guard failure.code == .fileExists, item.isSkippable else { return await fail(failure) }
+                guard failure.code == .fileExists, item.isSkippable else { return await fail(failure, in: store) }
                 // The file was made during this download, and `skip` keeps that file: drop the bytes.
                 await discard(result.remainder)
                 await forget()
                 return GetResult(end: .skipped, file: item.likelyPath)
             }
-            if let tooLong = TransferSettings.refusal(of: wait, after: failure) { return await fail(tooLong) }
+            if let tooLong = TransferSettings.refusal(of: wait, after: failure) {
+                return await fail(tooLong, in: store)
+            }
             let retries = settings.retries(after: failure, hasReachedServer: hasReachedServer, of: item.job)
             reporter.retrying(self, failure, after: wait, attempt: failed, of: retries)
             state.withLock { $0.view.phase = .retrying(at: .now + wait, why: failure.code.rawValue) }
@@ -366,12 +368,16 @@ final class GetRun: RunHost {
         return result(of: file, standing, isUnchanged: isUnchanged)
     }
 
-    private func fail(_ failure: Failure) async -> GetResult {
-        let isContinuable = state.withLock { state in
+    private func fail(_ failure: Failure, in store: any Store) async -> GetResult {
+        let (isContinuable, useless) = state.withLock { state in
             state.record?.hidden = nil
-            if state.record?.resume?.offsets.isEmpty != false { state.record?.isOpen = false }
-            return state.record.map { $0.isOpen || $0.completed != nil } ?? false
+            let resume = state.record?.resume
+            if resume?.offsets.isEmpty != false { state.record?.isOpen = false }
+            let isContinuable = state.record.map { $0.isOpen || $0.completed != nil } ?? false
+            return (isContinuable, resume?.offsets.isEmpty == true ? state.record?.partialLocations ?? [] : [])
         }
+        // Nothing names this file any more once the record is closed.
+        for location in useless { await store.discard(location) }
         if isContinuable { await save(isDurable: false) } else { await forget() }
         return GetResult(end: .failed(item.explained(failure, of: view.name)))
     }
