@@ -17,6 +17,26 @@ import Testing
         #expect(directory.contents("out") == (0..<1_000_000).map { UInt8($0 & 255) })
     }
 
+    @Test("a flush returns only when the last piece is written, even if the thread has just ended") func flushed()
+        async throws
+    {
+        let directory = TemporaryDirectory()
+        let file = open(directory.file("out"), O_WRONLY | O_CREAT, 0o600)
+        defer { close(file) }
+        let pipe = OutputPipe(file)
+        var status = stat()
+        for turn in 0..<50_000 {
+            _ = pipe.append([1], at: pipe.position)
+            // The second piece comes at any time while the thread writes the first one and ends.
+            for _ in 0..<turn % 97 { _ = pipe.error }
+            let position = pipe.position + 1
+            _ = pipe.append([2], at: position - 1)
+            try await pipe.flush()
+            fstat(file, &status)
+            try #require(status.st_size >= position)
+        }
+    }
+
     @Test("a cancelled task does not wait for a reader that reads nothing") func cancelled() async throws {
         var ends: [Int32] = [0, 0]
         #expect(Glibc.pipe(&ends) == 0)

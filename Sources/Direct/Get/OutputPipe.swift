@@ -123,20 +123,19 @@ final class OutputPipe: Sendable {
 
     private func write() {
         while true {
+            var flushWaiters: [UInt64: CheckedContinuation<Void, Never>] = [:]
             let pieces = state.withLock { state in
                 defer { state.queue = [] }
                 guard state.queue.isEmpty || state.error != nil else { return state.queue }
                 (state.isWriting, state.queuedBytes) = (false, 0)
+                // In the same step, because a waiter that comes later waits for bytes that the next call writes.
+                swap(&flushWaiters, &state.flushWaiters)
                 return []
             }
-            if pieces.isEmpty { break }
+            for waiter in flushWaiters.values { waiter.resume() }
+            if pieces.isEmpty { return }
             for piece in pieces where error == nil { write(piece) }
         }
-        let flushWaiters = state.withLock { state in
-            defer { state.flushWaiters = [:] }
-            return state.flushWaiters
-        }
-        for waiter in flushWaiters.values { waiter.resume() }
     }
 
     private func write(_ piece: [UInt8]) {
