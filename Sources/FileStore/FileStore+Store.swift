@@ -19,7 +19,11 @@ extension FileStore: DurableStore {
     package func resume(_ request: FileRequest, from resume: ResumePoint) async throws(TransferError) -> Remainder {
         let target: Target
         do throws(TransferError) { target = try await self.target(of: resume.file, for: request) } catch {
-            if case .failed(let failure) = error, failure.code == .localLimit { throw error }
+            // Only these say that no run can use the folder. After any other error what it holds is unknown, and a fresh
+            // start would remove it.
+            guard case .failed(let failure) = error,
+                [.pathForbidden, .fileExists, .badJob].contains(failure.code)
+            else { throw error }
             return .nothing
         }
         return try await underLease(of: request) { () throws(TransferError) in

@@ -1,0 +1,38 @@
+import Glibc
+import HaulContract
+import HaulHTTP
+import HaulStorage
+import HaulTestSupport
+import Testing
+
+@testable import HaulFileStore
+
+/// A root that does not answer for a while.
+@Suite struct UnreachableTests {
+    @Test("a folder that cannot be opened now is an error, and not one without a partial file to continue")
+    func unreachable() async throws {
+        let parent = TemporaryDirectory()
+        mkdir(parent.file("root"), 0o700)
+        let store = try FileStore(root: parent.file("root"))
+        let request = FileRequest(
+            key: String(repeating: "a", count: 40), runToken: String(repeating: "1", count: 32), isNew: false,
+            path: "folder/file", ifExists: .reuse, completed: nil,
+            lease: RunLease(isHeld: { true }, confirm: { true }))
+        let resume = ResumePoint(
+            generation: "g", store: store.id, file: "folder/file", entity: Entity(total: 100), source: "",
+            offsets: ByteIntervals([0..<50]))
+        // The root is gone for a while, like a network file system that is unmounted.
+        unlink(parent.file("root/.haul-store"))
+        #expect(rmdir(parent.file("root")) == 0)
+        let error = await thrown { () throws(TransferError) in try await store.resume(request, from: resume) }
+        #expect(error?.code == .io)
+        // A link in the way, however, stays.
+        let other = TemporaryDirectory()
+        let linked = try FileStore(root: other.path)
+        symlink("/", other.file("folder"))
+        guard case .nothing = try await linked.resume(request, from: resume) else {
+            Issue.record("something is continued through a link")
+            return
+        }
+    }
+}
