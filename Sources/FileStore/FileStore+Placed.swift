@@ -1,5 +1,5 @@
 import Glibc
-import HaulContract
+package import HaulContract
 import HaulExecutors
 package import HaulHTTP
 package import HaulStorage
@@ -37,11 +37,11 @@ extension FileStore {
     ///   - folder: The directory of the file: "" for the root, otherwise with a "/" at its end.
     ///   - run: The token of the run that takes over what is left.
     package func placed(
-        _ key: String, in folder: String, by run: String, continuing generation: String?
+        _ key: String, in folder: String, by run: String, continuing resume: ResumePoint?
     ) async throws(TransferError) -> (file: StoredFile, proof: PartialLocation)? {
         try await onDisk { () throws(TransferError) in
             guard let directory = self.directory.openExisting(folder) else { return nil }
-            let left = try Takeover(of: key, in: directory, by: run, continuing: generation)
+            let left = try Takeover(of: key, in: directory, by: run, continuing: resume)
             guard let placed = left.placed.first else { return nil }
             // The run may have ended before it synced the name.
             if self.options.durability == .disk { try directory.sync() }

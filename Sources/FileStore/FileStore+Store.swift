@@ -28,7 +28,7 @@ extension FileStore: DurableStore {
         }
         return try await underLease(of: request) { () throws(TransferError) in
             let left = try Takeover(
-                of: request.key, in: target.directory, by: request.runToken, continuing: resume.generation)
+                of: request.key, in: target.directory, by: request.runToken, continuing: resume)
             if let placed = left.placed.first(where: { $0.generation == resume.generation }) {
                 // The run that gave the name may have ended before it synced the name.
                 if self.options.durability == .disk { try target.directory.sync() }

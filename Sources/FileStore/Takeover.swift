@@ -1,4 +1,6 @@
+import CHaulLinux
 import Glibc
+import HaulContract
 import HaulHTTP
 import HaulStorage
 
@@ -27,13 +29,13 @@ struct Takeover {
     private(set) var placed: [Placed] = []
 
     /// Takes over all hidden files of the job `key`, and unlinks all of them except the partial file of the
-    /// `generation` to continue and valid proofs. This reads the whole directory, and blocks the thread.
+    /// generation to continue and valid proofs. This reads the whole directory, and blocks the thread.
     ///
     /// - Parameter own: The file that this run writes, which stays as it is.
     /// - Throws: If the directory cannot be read or a file not be renamed. An earlier run may then not be fenced, so
     ///   this run must end.
     init(
-        of key: String, in directory: Directory, by run: String, continuing generation: String? = nil,
+        of key: String, in directory: Directory, by run: String, continuing resume: ResumePoint? = nil,
         besides own: HiddenName? = nil
     ) throws(TransferError) {
         let found = try directory.names().compactMap(HiddenName.init).filter { $0.key == key && $0 != own }
@@ -50,12 +52,16 @@ struct Takeover {
                 proofs.insert(name.proof)
                 continue
             }
-            // While the partial file exists, its proof is not valid.
-            proofs.remove(name.proof)
-            directory.unlink(name.proof.text)
+            // While the partial file exists, no proof of its generation is valid, whichever run has made it: that run was
+            // killed before it gave the file its name.
+            for proof in [name.proof] + proofs.filter({ $0.generation == name.generation }) {
+                proofs.remove(proof)
+                directory.unlink(proof.text)
+            }
             if let file = try Self.placed(renamed, in: directory) {
                 placed.append(file)
-            } else if name.generation == generation, directory.status(of: renamed.text).map({ $0.st_nlink < 2 }) == true
+            } else if let resume, name.generation == resume.generation,
+                Self.isUnnamed(renamed, total: resume.entity.total, in: directory)
             {
                 partial = renamed
             } else {
@@ -69,6 +75,20 @@ struct Takeover {
                 directory.unlink(proof.text)
             }
         }
+    }
+
+    /// Whether the file has never had its final name. A further link may be that of a finished file that was moved to
+    /// another directory, and must not be written to. Of a file that is not whole it is another program's, such as a
+    /// snapshot of the root made of links.
+    private static func isUnnamed(_ hidden: HiddenName, total: Int64?, in directory: Directory) -> Bool {
+        guard let status = directory.status(of: hidden.text) else { return false }
+        guard status.st_nlink > 1 else { return true }
+        guard let total else { return false }
+        if Int64(status.st_size) < total { return true }
+        let descriptor = openat(directory.descriptor, hidden.text, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+        guard descriptor >= 0 else { return false }
+        defer { close(descriptor) }
+        return Volume.isLocal(descriptor) && clinux_first_hole(descriptor) < total
     }
 
     /// The finished file that `hidden` proves to be the job's own; nil if there is none.

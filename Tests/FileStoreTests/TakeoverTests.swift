@@ -41,4 +41,49 @@ import Testing
         }
         #expect(error != nil)
     }
+
+    /// Where a run continues the generation `g` of a file of 100,000 bytes.
+    private static let resume = ResumePoint(
+        generation: "g", store: "", file: "file", entity: Entity(total: 100_000), source: "",
+        offsets: ByteIntervals([0..<50_000]))
+
+    /// A partial file that another run has taken over before.
+    private func makePartial(_ size: Int, in folder: TemporaryDirectory) -> String {
+        let name = HiddenName(Self.key, "g").takenOver(by: String(repeating: "c", count: 32)).text
+        let descriptor = creat(folder.file(name), 0o600)
+        #expect(testBytes(size).withUnsafeBytes { write(descriptor, $0.baseAddress!, $0.count) } == size)
+        close(descriptor)
+        return name
+    }
+
+    @Test("two runs that were killed while they named and took over the file leave a partial file to continue")
+    func killedTwice() async throws {
+        let folder = TemporaryDirectory()
+        let name = makePartial(50_000, in: folder)
+        // The first run had linked its proof, and the second had renamed the file, but not removed the proof.
+        link(folder.file(name), folder.file(HiddenName(Self.key, "g").proof.text))
+        let left = try Takeover(of: Self.key, in: try directory(folder), by: Self.run, continuing: Self.resume)
+        #expect(left.placed.isEmpty)
+        #expect(folder.names == [try #require(left.partial).text])
+    }
+
+    @Test(
+        "a partial file with a link in a snapshot of the root is continued, unless it is whole",
+        arguments: [false, true])
+    func snapshot(isHoled: Bool) async throws {
+        let (folder, other) = (TemporaryDirectory(), TemporaryDirectory())
+        let name = makePartial(50_000, in: folder)
+        // A part at the end was received first.
+        if isHoled { truncate(folder.file(name), 100_000) }
+        link(folder.file(name), other.file("copy"))
+        let left = try Takeover(of: Self.key, in: try directory(folder), by: Self.run, continuing: Self.resume)
+        #expect(folder.names == [try #require(left.partial).text])
+    }
+
+    @Test("a finished file that was moved to another directory is not continued") func moved() async throws {
+        let (folder, other) = (TemporaryDirectory(), TemporaryDirectory())
+        link(folder.file(makePartial(100_000, in: folder)), other.file("moved"))
+        let left = try Takeover(of: Self.key, in: try directory(folder), by: Self.run, continuing: Self.resume)
+        #expect(left.partial == nil && folder.names.isEmpty && other.contents("moved") == testBytes(100_000))
+    }
 }

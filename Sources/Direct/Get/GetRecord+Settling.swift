@@ -39,7 +39,7 @@ extension GetRecord {
         }
         let (resume, item) = (resume, item)
         let found = try await files.placed(
-            key, in: item?.folder ?? "", by: Token.make(), continuing: resume?.generation)
+            key, in: item?.folder ?? "", by: Token.make(), continuing: resume)
         guard let (file, proof) = found else { return resume == nil }
         let known = resume.flatMap { $0.generation == proof.generation ? $0 : nil }
         completed = CompletedFile(
