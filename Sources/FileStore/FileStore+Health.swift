@@ -33,8 +33,7 @@ extension FileStore {
         await diskWriter.blocking.run {
             var status = statvfs()
             guard fstatvfs(self.directory.descriptor, &status) == 0 else { return nil }
-            let free = Int64(status.f_bavail) * Int64(status.f_frsize) - self.options.minFree
-            return Space(free: max(0, free), size: Int64(status.f_blocks) * Int64(status.f_frsize))
+            return Space(free: max(0, status.availableBytes - self.options.minFree), size: status.totalBytes)
         }
     }
 
@@ -45,7 +44,6 @@ extension FileStore {
     private func hasSpace() -> Bool {
         var status = statvfs()
         guard fstatvfs(directory.descriptor, &status) == 0 else { return true }
-        let free = Int64(status.f_bavail) * Int64(status.f_frsize)
-        return free >= options.minFree && (status.f_files == 0 || status.f_favail > 0)
+        return status.availableBytes >= options.minFree && (status.f_files == 0 || status.f_favail > 0)
     }
 }

@@ -148,7 +148,7 @@ package final class FileStore: Sendable {
         if now < plentyUntil.load(ordering: .relaxed) { return true }
         var volume = statvfs()
         guard fstatvfs(directory.descriptor, &volume) == 0,
-            Int64(volume.f_bavail) * Int64(volume.f_frsize) >= options.minFree + 4 << 30
+            volume.availableBytes - options.minFree >= 4 << 30
         else { return false }
         plentyUntil.store(now + 100_000_000, ordering: .relaxed)
         return true

@@ -47,7 +47,7 @@ extension OutputFile {
         let (volume, allocated) = try space()
         if let volume {
             guard size <= volume.total else { throw TransferError(file: Self.noReservation, EFBIG) }
-            guard volume.free >= max(0, size - allocated) + minFree else {
+            guard volume.free - minFree >= max(0, size - allocated) else {
                 throw TransferError(file: Self.noReservation, ENOSPC)
             }
         }
@@ -74,7 +74,7 @@ extension OutputFile {
         guard let due else { return nil }
         let free = (try? space())?.volume?.free
         let end = Reservation.targetEnd(of: due.size, arrived: due.arrived, free: free)
-        if let free, free < end - due.reservedEnd + due.minFree { return ENOSPC }
+        if let free, free - due.minFree < end - due.reservedEnd { return ENOSPC }
         if let systemError = reserve(upTo: end, minFree: due.minFree) { return systemError }
         reservation.withLock { if $0.reservedEnd == .max { $0.reservedEnd = end } }
         return nil
@@ -119,9 +119,8 @@ extension OutputFile {
         guard fstatvfs(descriptor, &volume) == 0, fstat(descriptor, &file) == 0 else {
             throw TransferError(file: Self.noReservation, errno)
         }
-        let (unit, allocated) = (Int64(volume.f_frsize), Int64(file.st_blocks) * 512)
-        guard volume.f_blocks > 0 else { return (nil, allocated) }
-        return ((Int64(volume.f_blocks) * unit, Int64(volume.f_bavail) * unit), allocated)
+        let allocated = Int64(file.st_blocks) * 512
+        return (volume.f_blocks > 0 ? (volume.totalBytes, volume.availableBytes) : nil, allocated)
     }
 
     /// Whether `count` more bytes leave free what must stay free. Blocks.
@@ -129,7 +128,7 @@ extension OutputFile {
         let kept = checkedMinFree.load(ordering: .relaxed)
         var volume = statvfs()
         guard kept > 0, fstatvfs(descriptor, &volume) == 0, volume.f_blocks > 0 else { return true }
-        return Int64(volume.f_bavail) * Int64(volume.f_frsize) >= kept + Int64(count)
+        return volume.availableBytes - kept >= Int64(count)
     }
 
     private static let noReservation = "the space for the file cannot be reserved"

@@ -48,3 +48,19 @@ enum Volume {
         return sum ?? .max
     }
 }
+
+/// The space of a file system, whatever it reports.
+extension statvfs {
+    /// Bytes that this process may still write. A file system that is filled beyond its quota reports less than none: a
+    /// number from the upper half of 64 bits, as df(1) reads it, too.
+    var availableBytes: Int64 {
+        let (bytes, isTooMuch) = UInt64(f_bavail).multipliedReportingOverflow(by: UInt64(f_frsize))
+        return isTooMuch ? 0 : Int64(exactly: bytes) ?? 0
+    }
+
+    /// Bytes of the whole file system.
+    var totalBytes: Int64 {
+        let (bytes, isTooMuch) = UInt64(f_blocks).multipliedReportingOverflow(by: UInt64(f_frsize))
+        return isTooMuch ? .max : Int64(clamping: bytes)
+    }
+}
