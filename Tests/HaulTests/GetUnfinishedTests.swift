@@ -132,6 +132,10 @@ import Testing
             [0, 1] + [UInt8](repeating: 0, count: 8) + most + [0x7F, 0xFF, 0xFF, 0xFF] + most
             + [UInt8](repeating: 0, count: 12) + [0, 0, 0, 1] + [0x80, 0, 0, 0] + most + [0, 0, 0, 1, 0x80]
         #expect(Aria2Control(far)?.written.count == 16 << 10)
+        // Its last block ends beyond it as well.
+        let map = [UInt8](repeating: 0, count: (16 << 10) - 1) + [1]
+        let last = Aria2Control(Array(far.dropLast(5)) + [0, 0, 0x40, 0] + map)
+        #expect(last?.written == ByteIntervals([Int64.max - (16 << 10) + 1..<Int64.max]))
         for index in bytes.indices {
             for value in [0, 0x7f, 0x80, 0xff] as [UInt8] {
                 var changed = bytes

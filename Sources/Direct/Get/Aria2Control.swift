@@ -34,7 +34,7 @@ struct Aria2Control: Equatable {
                     let (start, isTooFar) = Int64(index * 8 + bit).multipliedReportingOverflow(by: length)
                     guard !isTooFar, start < range.upperBound - range.lowerBound else { return }
                     let first = range.lowerBound + start
-                    written.insert(first..<min(range.upperBound, first.addingReportingOverflow(length).partialValue))
+                    written.insert(first..<first + min(range.upperBound - first, length))
                 }
             }
         }
