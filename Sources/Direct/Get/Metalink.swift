@@ -80,12 +80,16 @@ enum Metalink {
         XML_SetCharacterDataHandler(parser) { data, text, count in
             Metalink.reader(data).append(UnsafeRawBufferPointer(start: text, count: Int(count)))
         }
+        // Entities could make a text of gigabytes out of a short document.
+        XML_SetStartDoctypeDeclHandler(parser) { data, _, _, _, _ in
+            Metalink.reader(data).stop("a document type declaration is not supported")
+        }
         let status = withExtendedLifetime(reader) {
             bytes.withUnsafeBytes { XML_Parse(parser, $0.bindMemory(to: CChar.self).baseAddress, Int32($0.count), 1) }
         }
         guard status == XML_STATUS_OK else {
             let line = XML_GetCurrentLineNumber(parser)
-            guard !reader.isTooDeep else { throw Malformed(why: "line \(line): nested deeper than \(Reader.maxDepth)") }
+            if let refusal = reader.refusal { throw Malformed(why: "line \(line): \(refusal)") }
             let words = XML_ErrorString(XML_GetErrorCode(parser)).map { String(cString: $0) } ?? "no XML"
             throw Malformed(why: "line \(line): \(words)")
         }
@@ -101,10 +105,13 @@ enum Metalink {
     /// Collects the files from the parser's callbacks.
     private final class Reader {
         /// Each open element costs memory. A Metalink has four of them, one in the other.
-        static let maxDepth = 32
+        private static let maxDepth = 32
+        /// Bytes of a URL, a checksum or a size.
+        private static let maxText = 64 << 10
 
         private let parser: XML_Parser
-        private(set) var isTooDeep = false
+        /// Why the document is not read to its end.
+        private(set) var refusal: String?
         private(set) var files: [File] = []
         private var file: File?
         private var attributes: [String: String] = [:]
@@ -116,11 +123,7 @@ enum Metalink {
         init(_ parser: XML_Parser) { self.parser = parser }
 
         func begin(_ name: String, _ pairs: UnsafeMutablePointer<UnsafePointer<CChar>?>?) {
-            guard path.count < Self.maxDepth else {
-                isTooDeep = true
-                XML_StopParser(parser, XML_Bool(XML_FALSE))
-                return
-            }
+            guard path.count < Self.maxDepth else { return stop("nested deeper than \(Self.maxDepth)") }
             path.append(name.hasPrefix(Self.space) ? String(name.dropFirst(Self.space.count)) : "?" + name)
             (attributes, text) = ([:], [])
             var next = pairs
@@ -131,7 +134,19 @@ enum Metalink {
             if path == ["metalink", "file"] { file = File(name: attributes["name"] ?? "") }
         }
 
-        func append(_ bytes: UnsafeRawBufferPointer) { text += bytes }
+        func append(_ bytes: UnsafeRawBufferPointer) {
+            // Other texts, such as descriptions, may be long, and are not used.
+            guard path.count == 3, ["size", "hash", "url"].contains(path[2]) else { return }
+            guard text.count + bytes.count <= Self.maxText else {
+                return stop("the text of \(path[2]) is longer than \(Self.maxText) bytes")
+            }
+            text += bytes
+        }
+
+        func stop(_ why: String) {
+            refusal = why
+            XML_StopParser(parser, XML_Bool(XML_FALSE))
+        }
 
         func end(_ name: String) {
             defer {
