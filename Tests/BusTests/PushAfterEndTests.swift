@@ -44,6 +44,36 @@ import Testing
         try await c.f.expectOrder()
     }
 
+    @Test(
+        "a push that is newer than a removal begins its job, although a run has ended later and the job went on since",
+        arguments: [true, false])
+    func removedSince(_ isByPush: Bool) async throws {
+        let (c, claim) = try await running()
+        func request(_ operation: ControlOperation, at time: Int64, _ claims: [Claim] = []) async throws {
+            try await c.queue.request(operation, of: ["1"], at: ClockedQueue.dawn + time)
+            var tick = Tick(c.f.worker, runs: claims.map { ($0.run, RunReport()) })
+            try await c.queue.perform(&tick)
+        }
+        if isByPush {
+            // A push waits behind a cancel that the run has not seen when it ends.
+            try await c.set(1500)
+            try await request(.cancelled, at: 1000, [claim])
+            try await c.f.push(#"{"url":"http://h/2","id":"1"}"#)
+            #expect(try await c.claim() == nil)
+            try await c.set(5000)
+            try await settle(c, claim, QueueFixture.done)
+        } else {
+            try await settle(c, claim, Self.ends[1])
+            try await request(.running, at: 5000)
+        }
+        #expect(try await c.queue.job("1")?.state == .queued)
+        try await request(.removed, at: 2000)
+        #expect(try await c.queue.job("1")?.state == nil)
+        try await c.f.push(#"{"url":"http://h/3","id":"1","at":\#(ClockedQueue.dawn + 3000)}"#)
+        #expect(try await c.claim()?.job().urls == ["http://h/3"])
+        try await c.f.expectOrder()
+    }
+
     @Test("a push in the millisecond in which the deadline has failed its job begins the job anew")
     func overdue() async throws {
         let c = try await ClockedQueue()

@@ -58,7 +58,7 @@ enum LuaHead {
             }
             local IS_FINAL = { \(final.joined(separator: ", ")) }
             -- Fields of a job's hash that say how its last run ended.
-            local END_FIELDS = { 'error', 'message', 'retryable', 'finished', 'seconds', 'unchanged', 'sent', 'steps' }
+            local END_FIELDS = { 'crashes', 'attempt', 'error', 'message', 'retryable', 'finished', 'seconds', 'unchanged', 'sent', 'steps' }
             -- An element that is done, until its list is tidied (rechecks.lua). No producer writes it.
             local VOID = '{"void":true}'
 
@@ -82,20 +82,20 @@ enum LuaHead {
         -- library is loaded. So the first call binds them.
         local function library() return \(globals) end
         local \(globals)
-        -- redis.call and redis.pcall.
-        local call, try
+        -- redis.call, redis.pcall and string.find.
+        local call, try, find
         local function bind()
           \(globals) = library()
-          call, try = redis.call, redis.pcall
+          call, try, find = redis.call, redis.pcall, string.find
         end
         -- A whole number as its digits. Redis may write a number argument as 1.7e+12.
         local function integer_text(number) return string.format('%d', number) end
         -- Returns `text` if it is a whole number, else nil, because any client may write into a hash. Lua writes no more
         -- than 14 digits exactly.
-        local function number(text) return type(text) == 'string' and #text <= 14 and string.find(text, '^%d+$') and text or nil end
+        local function number(text) return type(text) == 'string' and #text <= 14 and find(text, '^%d+$') and text or nil end
         local function to_integer(text) return tonumber(number(text)) or 0 end
         -- Whether a value is a valid id of a job, or name of a batch or a reply list.
-        local function is_id(text) return type(text) == 'string' and #text <= 128 and string.find(text, '^[A-Za-z0-9._:-]+$') ~= nil end
+        local function is_id(text) return type(text) == 'string' and #text <= 128 and find(text, '^[A-Za-z0-9._:-]+$') ~= nil end
 
         """
 

@@ -21,7 +21,7 @@ do
   -- The state in which a job is counted. A completed job that waits for replicas is pending.
   local function counted(job) return IS_FINAL[job.state] and job.waiting ~= 'replicas' and job.state or 'pending' end
 
-  function Batches.has(names, name) return string.find(' ' .. (names or '') .. ' ', ' ' .. name .. ' ', 1, true) ~= nil end
+  function Batches.has(names, name) return find(' ' .. (names or '') .. ' ', ' ' .. name .. ' ', 1, true) ~= nil end
 
   -- Marks a batch as changed, for Batches.update() at the end of this call.
   local function touch_batch(c, name)

@@ -35,7 +35,7 @@ do
         local state, known_want, names = unpack(values)
         local waiting = Order.waiting(c, id)
         -- A pause that was handed to the member, and that no tick has applied yet, is revoked as well.
-        if waiting and string.find(waiting, '^paused') then known_want = 'paused' end
+        if waiting and find(waiting, '^paused') then known_want = 'paused' end
         if not values.err and Batches.has(names or '', name) and OPERATIONS[want](counted_as, state, known_want) then
           if waiting and waiting ~= operation then
             -- The next call begins with this page again, and passes over the members that have the operation by then. '0'

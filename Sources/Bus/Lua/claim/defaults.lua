@@ -68,7 +68,7 @@ do
   -- invalid.
   local function resolved(base, reference)
     if reference == '' or #reference > 8192 then return nil end
-    if string.find(reference, '^[%a][%w+.-]*:') or string.find(reference, '[%c ]') then return nil end
+    if find(reference, '^[%a][%w+.-]*:') or find(reference, '[%c ]') then return nil end
     local scheme, authority, path, query = string.match(base, '^(%a+):(//[^/?#]*)([^?#]*)([^#]*)')
     if string.sub(reference, 1, 2) == '//' then return scheme .. ':' .. reference end
     local own_path, rest = string.match(reference, '^([^?#]*)(.*)$')

@@ -64,7 +64,7 @@ do
     local parsed, reason = Gate.read(element)
     local kept = element
     -- Nothing but the URL is checked again.
-    local absolute = reason and string.find(reason, '^url: ') and Defaults.with_absolute_url(c, element, parsed)
+    local absolute = reason and find(reason, '^url: ') and Defaults.with_absolute_url(c, element, parsed)
     if absolute then
       kept = absolute
       reason = #absolute > LARGEST.element and 'element: ' .. LARGEST.element_rule or Gate.fault(parsed, absolute)

@@ -11,17 +11,17 @@ do
     local faults = KIND.faults
     if type(value) ~= 'string' then return faults.no_text end
     if #value > 8192 then return faults.url_too_long end
-    if string.find(value, '[%c ]') then return faults.url_space end
+    if find(value, '[%c ]') then return faults.url_space end
     if kind == 'download' and string.sub(value, 1, 5) == 's3://' then
       local bucket, rest = string.match(value, '^s3://([^/?#]*)(.*)$')
-      if not string.find(bucket, '^%w[%w._-]+$') or #bucket < 3 or #bucket > 63 then return faults.bucket end
-      if not string.find(rest, '^/[^?#]') then return faults.key end
+      if not find(bucket, '^%w[%w._-]+$') or #bucket < 3 or #bucket > 63 then return faults.bucket end
+      if not find(rest, '^/[^?#]') then return faults.key end
       return not Urls.is_object(value) and faults.version or nil
     end
     local authority = string.match(value, '^[hH][tT][tT][pP][sS]?://([^/?#]*)')
     if not authority then return faults.scheme end
     local login, address = string.match(authority, '^(.*)@(.*)$')
-    if login and string.find(login, '%00', 1, true) then return faults.login end
+    if login and find(login, '%00', 1, true) then return faults.login end
     address = address or authority
     if string.byte(address) == 91 then
       local ipv6, port = string.match(address, '^%[([^%]]*)%](.*)$')
@@ -32,10 +32,10 @@ do
     if host == '' then return faults.no_host end
     if #host > 254 then return faults.host_too_long end
     if not Urls.is_host(host) then
-      if not string.find(host, '^[%w_.\128-\255-]+$') or string.find(host, '^%.') or string.find(host, '..', 1, true) then
+      if not find(host, '^[%w_.\128-\255-]+$') or find(host, '^%.') or find(host, '..', 1, true) then
         return faults.host
       end
-      if not string.find(host, '[\128-\255]') then
+      if not find(host, '[\128-\255]') then
         for label in string.gmatch(host, '[^.]+') do if #label > 63 then return faults.host_too_long end end
       end
       return faults.ipv4
@@ -57,10 +57,10 @@ do
     if value == '' then return faults.empty end
     if #value > 4096 then return faults.path_too_long end
     if string.byte(value) == 47 then return faults.absolute_path end
-    if string.find(value, '%c') then return faults.control_character end
+    if find(value, '%c') then return faults.control_character end
     local parts = '/' .. value .. '/'
-    if string.find(parts, '/../', 1, true) or string.find(parts, '/./', 1, true) then return faults.dot_part end
-    if string.find(string.lower(parts), '/.haul', 1, true) then return faults.own_part end
+    if find(parts, '/../', 1, true) or find(parts, '/./', 1, true) then return faults.dot_part end
+    if find(string.lower(parts), '/.haul', 1, true) then return faults.own_part end
     for part in string.gmatch(value, '[^/]+') do if #part > 255 then return faults.part_too_long end end
   end
 
@@ -73,9 +73,9 @@ do
       local count, given = KIND.digits[algorithm], #value - #algorithm - 1
       local rule = 'must have ' .. count .. ' hexadecimal digits after ' .. algorithm .. ':, '
       if given ~= count then return rule .. 'not ' .. given end
-      return rule .. 'but character ' .. string.find(value, '%X', #algorithm + 2) - #algorithm - 1 .. ' of them is not one'
+      return rule .. 'but character ' .. find(value, '%X', #algorithm + 2) - #algorithm - 1 .. ' of them is not one'
     end
-    if not string.find(value, '^%x+$') then return nil end
+    if not find(value, '^%x+$') then return nil end
     for name, count in pairs(KIND.digits) do
       if #value == count then return 'must name its algorithm: write ' .. name .. ': before the ' .. count .. ' digits' end
     end
@@ -87,7 +87,7 @@ do
     for name in pairs(value) do
       n = n + 1
       if n > LARGEST.headers or type(name) ~= 'string' then return nil end
-      has_wrong_name = has_wrong_name or not string.find(name, '^[!-9;-~]+$')
+      has_wrong_name = has_wrong_name or not find(name, '^[!-9;-~]+$')
       name = string.lower(name)
       local forbidden = kind == 'download' and OWN_HEADERS or KIND.not_in_requests
       if forbidden[name] and (not first or name < first) then first = name end

@@ -25,10 +25,10 @@ do
   end
 
   function KINDS.path(path)
-    if type(path) ~= 'string' or #path > 4096 or not string.find(path, '^[^/%c][^%c]*$') then return false end
-    if #path <= 255 and string.byte(path) ~= 46 and not string.find(path, '/.', 1, true) then return true end
+    if type(path) ~= 'string' or #path > 4096 or not find(path, '^[^/%c][^%c]*$') then return false end
+    if #path <= 255 and string.byte(path) ~= 46 and not find(path, '/.', 1, true) then return true end
     path = '/' .. path .. '/'
-    if string.find(path, '/../', 1, true) or string.find(path, '/./', 1, true) or string.find(string.lower(path), '/.haul', 1, true) then
+    if find(path, '/../', 1, true) or find(path, '/./', 1, true) or find(string.lower(path), '/.haul', 1, true) then
       return false
     end
     -- No part is longer than 255 bytes. The steps go to the last slash that is near enough, not from part to part.
@@ -51,7 +51,7 @@ do
 
   function KINDS.method(method, _, _, kind)
     return type(method) == 'string' and #method <= 20 and (kind ~= 'download' or method ~= 'HEAD')
-      and (kind ~= 'upload' or method == 'PUT' or method == 'POST' or method == 'PATCH') and string.find(method, '^[A-Z]+$')
+      and (kind ~= 'upload' or method == 'PUT' or method == 'POST' or method == 'PATCH') and find(method, '^[A-Z]+$')
   end
 
   -- PHP writes an empty object as an empty list.
@@ -60,8 +60,8 @@ do
     local count = 0
     for name, value in pairs(headers) do
       count = count + 1
-      if count > LARGEST.headers or type(name) ~= 'string' or type(value) ~= 'string' or not string.find(value, '^[^%z\r\n]*$')
-        or not string.find(name, '^[!-9;-~]+$') then return false end
+      if count > LARGEST.headers or type(name) ~= 'string' or type(value) ~= 'string' or not find(value, '^[^%z\r\n]*$')
+        or not find(name, '^[!-9;-~]+$') then return false end
       local lower = string.lower(name)
       if kind ~= 'download' then
         if KIND.not_in_requests[lower] then return false end
@@ -104,7 +104,7 @@ do
     function KINDS.base64(text)
       if type(text) ~= 'string' or #text % 4 ~= 0 then return false end
       local digits, padding = string.match(text, '^([%w+/]*)(=?=?)$')
-      return text == '' or digits ~= nil and string.find(string.sub(digits, -1), LAST_DIGIT[padding]) ~= nil
+      return text == '' or digits ~= nil and find(string.sub(digits, -1), LAST_DIGIT[padding]) ~= nil
     end
 
     local function is_status(number) return number >= 100 and number <= 599 and number == math.floor(number) end
@@ -126,12 +126,12 @@ do
   function KINDS.media_type(text)
     local token = "[%w!#$%%&'*+.^_`|~-]+"
     return type(text) == 'string' and #text <= 255
-      and (string.find(text, '^' .. token .. '/' .. token .. '[ \t]*$')
-        or string.find(text, '^' .. token .. '/' .. token .. '[ \t]*;[^%c]*$'))
+      and (find(text, '^' .. token .. '/' .. token .. '[ \t]*$')
+        or find(text, '^' .. token .. '/' .. token .. '[ \t]*;[^%c]*$'))
   end
 
   do
-    local function is_name(text) return type(text) == 'string' and #text >= 1 and #text <= 255 and not string.find(text, '%c') end
+    local function is_name(text) return type(text) == 'string' and #text >= 1 and #text <= 255 and not find(text, '%c') end
     local MEMBERS = { file = KINDS.file, name = is_name, filename = is_name, type = KINDS.media_type }
     function KINDS.files(files)
       if type(files) ~= 'table' or #files < 1 or #files > KIND.max_files then return false end
@@ -221,7 +221,7 @@ do
   local function unknown_limit(name)
     if #name > KIND.shown_name then
       local last = KIND.shown_name
-      while string.find(name, '^[\128-\191]', last + 1) do last = last - 1 end
+      while find(name, '^[\128-\191]', last + 1) do last = last - 1 end
       name = string.sub(name, 1, last) .. '…'
     end
     return name .. ': ' .. KIND.limit_rule

@@ -22,7 +22,7 @@ do
   function Json.count(text, pattern) return select(2, string.gsub(text, pattern, '')) end
 
   -- Whether a text is ASCII.
-  function Json.is_ascii(text) return string.find(text, '^[%z\1-\127]*$') ~= nil end
+  function Json.is_ascii(text) return find(text, '^[%z\1-\127]*$') ~= nil end
 
   -- Whether a text is UTF-8. Each complete character becomes a blank, and the rest must be ASCII. Blanks, since bytes
   -- that were apart must not form a new character.
@@ -30,14 +30,14 @@ do
     -- Overlong forms, surrogates, code points above U+10FFFF.
     for lead, second in pairs({ ['\224'] = '[\128-\159]', ['\237'] = '[\160-\191]',
       ['\240'] = '[\128-\143]', ['\244'] = '[\144-\191]' }) do
-      if string.find(text, lead, 1, true) and string.find(text, lead .. second) then return false end
+      if find(text, lead, 1, true) and find(text, lead .. second) then return false end
     end
     -- Long runs of ASCII are best removed first, short ones last.
     local middle = string.sub(text, #text / 2, #text / 2 + 63)
     if Json.count(middle, '[\128-\255]') < 32 then text = string.gsub(text, '[%z\1-\127]+', ' ') end
-    if not string.find(text, '^[^\224-\239]*$') then text = string.gsub(text, '[\224-\239][\128-\191][\128-\191]', ' ') end
-    if not string.find(text, '^[^\194-\223]*$') then text = string.gsub(text, '[\194-\223][\128-\191]', ' ') end
-    if not string.find(text, '^[^\240-\244]*$') then
+    if not find(text, '^[^\224-\239]*$') then text = string.gsub(text, '[\224-\239][\128-\191][\128-\191]', ' ') end
+    if not find(text, '^[^\194-\223]*$') then text = string.gsub(text, '[\194-\223][\128-\191]', ' ') end
+    if not find(text, '^[^\240-\244]*$') then
       text = string.gsub(text, '[\240-\244][\128-\191][\128-\191][\128-\191]', ' ')
     end
     return Json.is_ascii(text)
@@ -46,14 +46,14 @@ do
   -- The text with all its strings emptied; or nil and what is wrong with the text.
   local function skeleton(text)
     local bare = text
-    if string.find(bare, '\\', 1, true) then bare = string.gsub(bare, '\\["\\]', '') end
+    if find(bare, '\\', 1, true) then bare = string.gsub(bare, '\\["\\]', '') end
     bare = string.gsub(bare, '"[^"]*"', '""')
     if #bare > LARGEST.skeleton then return nil, LARGEST.skeleton_rule end
     -- Most texts are printable ASCII only.
-    if string.find(text, '^[ -~]*$') then return bare end
+    if find(text, '^[ -~]*$') then return bare end
     if not Json.is_ascii(text) and not Json.is_utf8(text) then return nil, 'must be a JSON object: it is not valid UTF-8' end
     -- Control characters that are blanks may occur between tokens. No others are allowed anywhere.
-    if not string.find(text, '^[^%z\1-\31]*$') and Json.count(text, '[%z\1-\31]') ~= Json.count(bare, '[\t\r\n]') then
+    if not find(text, '^[^%z\1-\31]*$') and Json.count(text, '[%z\1-\31]') ~= Json.count(bare, '[\t\r\n]') then
       return nil, 'must be a JSON object: a control character is not allowed there'
     end
     return bare
@@ -77,13 +77,13 @@ do
   -- The table of a JSON object; or nil and what is wrong with the text, as a part of a sentence.
   function Json.object(text)
     if #text > LARGEST.element then return nil, LARGEST.element_rule end
-    if not string.find(text, '^[ \t\r\n]*{') then return nil, 'must be a JSON object' end
+    if not find(text, '^[ \t\r\n]*{') then return nil, 'must be a JSON object' end
     local bare, wrong = skeleton(text)
     if not bare then return nil, wrong end
     local fine, value = pcall(Json.decode, text)
     if not fine then return nil, 'must be a JSON object: ' .. string.gsub(Isolation.text_of(value), '^[%w_]+:%d+: ', '') end
     -- cjson also accepts 1. and -.5 as numbers, and keeps the last of several members with one name.
-    if string.find(bare, '[.-]%D') then return nil, 'must be a JSON object: a number is not valid' end
+    if find(bare, '[.-]%D') then return nil, 'must be a JSON object: a number is not valid' end
     local written = Json.count(bare, ':')
     if members(value, written) ~= written then return nil, 'must be a JSON object: a name occurs twice in an object' end
     return value

@@ -18,12 +18,12 @@ do
   -- Whether this worker does jobs of a kind. Workers.is_current() must have set c.kinds. A kind that this library does
   -- not know cannot be done.
   function Kinds.does(c, kind)
-    return KIND.rules[kind] ~= nil and string.find(' ' .. c.kinds .. ' ', ' ' .. kind .. ' ', 1, true) ~= nil
+    return KIND.rules[kind] ~= nil and find(' ' .. c.kinds .. ' ', ' ' .. kind .. ' ', 1, true) ~= nil
   end
 
   -- Returns `kind` if it may be the name of a kind, else nil.
   function Kinds.named(kind)
-    return type(kind) == 'string' and #kind <= 32 and string.find(kind, '^[a-z][a-z_]*$') and kind or nil
+    return type(kind) == 'string' and #kind <= 32 and find(kind, '^[a-z][a-z_]*$') and kind or nil
   end
 
   -- Why an element of a kind that this library does not know cannot be deferred; nil if it can.

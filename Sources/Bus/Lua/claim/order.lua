@@ -86,7 +86,7 @@ do
     local element, reply_to, batch = unpack(call('HMGET', c.SPEC .. id, 'next_push', 'next_push_reply_to', 'next_push_batch'))
     local kept = job.next_push and element
     call('HDEL', c.JOB .. id, 'next_push')
-    call('HDEL', c.SPEC .. id, 'next_push', 'next_push_has_url', 'next_push_renewed', 'next_push_reply_to', 'next_push_batch')
+    States.delete_next(c, id)
     Replies.await_end(c, id, job, reply_to or nil)
     if batch then Batches.enter(c, id, job, batch) end
     local push = kept and not is_ending and Envelopes.kept(kept, id)
@@ -171,7 +171,7 @@ do
       end
       if job.want_next then call('HDEL', job_key, 'want_next') end
       if call('HEXISTS', c.SPEC .. id, 'spec') == 1 then
-        call('HDEL', job_key, 'crashes', 'attempt', unpack(END_FIELDS))
+        States.forget_end(c, id, job)
         call('HSET', job_key, 'retried', integer_text(operation_at))
         Pushes.renew_deadline(c, id, job)
         States.requeue(c, id, job, true, 'resumed')

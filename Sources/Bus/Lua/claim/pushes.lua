@@ -141,7 +141,8 @@ do
           set('completed_file', inode .. '-' .. mtime .. ' ' .. store .. ' ' .. file)
         end
       end
-      call('HDEL', job_key, 'crashes', 'attempt', 'failures', unpack(END_FIELDS))
+      States.forget_end(c, id, job)
+      call('HDEL', job_key, 'failures')
       -- A worker removes what a cancelled run has left, and an object that still comes. So no run may take that over.
       if job.state == 'cancelled' then call('HDEL', job_key, 'generation', 'store_state') end
       if is_begun then

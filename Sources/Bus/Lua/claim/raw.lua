@@ -10,7 +10,7 @@ do
   -- escaped quotes and backslashes replaced, so that a text in quotes is a whole string.
   local function find_name(blotted, name, at)
     while true do
-      local first, last = string.find(blotted, '"' .. name .. '"', at, true)
+      local first, last = find(blotted, '"' .. name .. '"', at, true)
       if not first then return nil end
       local value = string.match(blotted, '^[ \t\r\n]*:[ \t\r\n]*()', last + 1)
       if value then return first, last, value end
@@ -21,10 +21,10 @@ do
   -- The same for a name that is written with escapes. It may also find names without escapes, which does no harm.
   local function find_escaped(blotted, name, at)
     while true do
-      local first, last, value = string.find(blotted, '"[%w_\\]*"[ \t\r\n]*:[ \t\r\n]*()', at)
+      local first, last, value = find(blotted, '"[%w_\\]*"[ \t\r\n]*:[ \t\r\n]*()', at)
       if not first then return nil end
       local written = string.match(blotted, '^"([^"]*)"', first)
-      local may_be = #written > #name and string.find(written, '\\', 1, true)
+      local may_be = #written > #name and find(written, '\\', 1, true)
       if may_be and Json.decode('["' .. written .. '"]')[1] == name then return first, first + #written + 1, value end
       at = last + 1
     end
@@ -33,13 +33,13 @@ do
   -- The position of the last character of the value that begins at `at`.
   local function end_of_value(blotted, at)
     local character = string.sub(blotted, at, at)
-    if character == '"' then return string.find(blotted, '"', at + 1, true) end
-    if character ~= '{' and character ~= '[' then return string.find(blotted, '[ \t\r\n,}]', at) - 1 end
+    if character == '"' then return find(blotted, '"', at + 1, true) end
+    if character ~= '{' and character ~= '[' then return find(blotted, '[ \t\r\n,}]', at) - 1 end
     local depth = 0
     while true do
-      local first, last = string.find(blotted, '["{}%[%]]', at)
+      local first, last = find(blotted, '["{}%[%]]', at)
       character = string.sub(blotted, first, first)
-      if character == '"' then last = string.find(blotted, '"', first + 1, true)
+      if character == '"' then last = find(blotted, '"', first + 1, true)
       else
         depth = depth + ((character == '{' or character == '[') and 1 or -1)
         if depth == 0 then return first end
@@ -53,7 +53,7 @@ do
   function Raw.member(text, name)
     if text == last_text and name == last_name then return last_raw, last_at end
     local blotted = text
-    if string.find(blotted, '\\', 1, true) then blotted = string.gsub(blotted, '\\["\\]', '__') end
+    if find(blotted, '\\', 1, true) then blotted = string.gsub(blotted, '\\["\\]', '__') end
     last_text, last_name, last_raw = text, name, nil
     for _, search in ipairs({ find_name, find_escaped }) do
       local at, depth = 1, 0

@@ -14,7 +14,7 @@ do
     if #text > 64 then return false end
     local address, zone = string.match(text, '^([^%%]*)(.*)$')
     if zone ~= '' then
-      if not string.find(zone, '^%%[%w_.-]+$') then return false end
+      if not find(zone, '^%%[%w_.-]+$') then return false end
       -- An interface name has at most 15 bytes on Linux, and libcurl rejects a longer one.
       if #string.gsub(zone, '^%%25(.)', '%%%1') > 16 then return false end
     end
@@ -24,13 +24,13 @@ do
       if not is_ipv4(ipv4) then return false end
       address = head .. '0:0'
     end
-    if not string.find(address, '^[%x:]+$') or string.find(address, '%x%x%x%x%x') then return false end
+    if not find(address, '^[%x:]+$') or find(address, '%x%x%x%x%x') then return false end
     local groups, gaps = select(2, string.gsub(address, '%x+', '')), select(2, string.gsub(address, '::', ''))
     local colons = select(2, string.gsub(address, ':', ''))
-    if gaps == 0 then return groups == 8 and colons == 7 and not string.find(address, '^:') and not string.find(address, ':$') end
+    if gaps == 0 then return groups == 8 and colons == 7 and not find(address, '^:') and not find(address, ':$') end
     -- One gap, and no single colon at either end.
-    return gaps == 1 and groups <= 7 and not string.find(address, ':::') and not string.find(address, '^:[^:]')
-      and not string.find(address, '[^:]:$')
+    return gaps == 1 and groups <= 7 and not find(address, ':::') and not find(address, '^:[^:]')
+      and not find(address, '[^:]:$')
   end
 
   function Urls.is_port(text)
@@ -40,16 +40,16 @@ do
   end
 
   function Urls.is_host(host)
-    if #host > 254 or not string.find(host, '^[%w_.\128-\255-]+$') then return false end
-    if string.find(host, '^%.') or string.find(host, '..', 1, true) then return false end
-    if #host > 63 and not string.find(host, '[\128-\255]') then
+    if #host > 254 or not find(host, '^[%w_.\128-\255-]+$') then return false end
+    if find(host, '^%.') or find(host, '..', 1, true) then return false end
+    if #host > 63 and not find(host, '[\128-\255]') then
       for label in string.gmatch(host, '[^.]+') do if #label > 63 then return false end end
     end
     -- If the last label is a number, the host must be an IPv4 address. A name may end with a dot.
     local name = string.byte(host, -1) == 46 and string.sub(host, 1, -2) or host
     local last = string.match(name, '^.*%.(.*)$') or name
-    if not string.find(last, '^%d') then return true end
-    return not string.find(last, '^%d+$') and not string.find(last, '^0[xX]%x*$') or is_ipv4(name)
+    if not find(last, '^%d') then return true end
+    return not find(last, '^%d+$') and not find(last, '^0[xX]%x*$') or is_ipv4(name)
   end
 
   -- What stood between the scheme and the path of the last valid URL, because jobs of one host often follow each other.
@@ -60,13 +60,13 @@ do
   function Urls.is_url(url)
     if type(url) ~= 'string' or #url > 8192 then return false end
     local authority, rest = string.match(url, '^[hH][tT][tT][pP][sS]?://([^/?#%c ]+)()')
-    if not authority or not string.find(url, '^[^%c ]*$', rest) then return false end
+    if not authority or not find(url, '^[^%c ]*$', rest) then return false end
     if authority == last_authority then return true end
     local whole = authority
-    if string.find(authority, '@', 1, true) then
+    if find(authority, '@', 1, true) then
       local login
       login, authority = string.match(authority, '^(.*)@(.*)$')
-      if string.find(login, '%00', 1, true) then return false end
+      if find(login, '%00', 1, true) then return false end
     end
     if string.byte(authority) == 91 then
       local address, port = string.match(authority, '^%[([^%]]*)%](.*)$')
@@ -83,12 +83,12 @@ do
     if type(url) ~= 'string' or #url > 8192 then return false end
     local bucket, rest = string.match(url, '^s3://(%w[%w._-]+)/[^?#%c ]+(.*)$')
     if not bucket or #bucket < 3 or #bucket > 63 then return false end
-    return rest == '' or string.find(rest, '^%?versionId=[^?#&%c ]+$') ~= nil
+    return rest == '' or find(rest, '^%?versionId=[^?#&%c ]+$') ~= nil
   end
 
   -- A URL without its login and its fragment, and with its query masked. See Contract/MaskedURL.swift.
   function Urls.mask(url)
-    if string.find(url, '^[^#?@]*$') then return url end
+    if find(url, '^[^#?@]*$') then return url end
     url = string.gsub(url, '#.*$', '')
     url = string.gsub(url, '%?.*$', '?[masked]')
     return (string.gsub(url, '^(%w+://)[^/]*@', '%1'))

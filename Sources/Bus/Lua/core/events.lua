@@ -9,7 +9,7 @@ do
   -- which is valid everywhere, and is undone in short texts because people read them.
   function Events.quoted(text)
     local json = cjson.encode(text)
-    if #json <= 16384 and string.find(json, '/', 1, true) then json = string.gsub(json, '\\/', '/') end
+    if #json <= 16384 and find(json, '/', 1, true) then json = string.gsub(json, '\\/', '/') end
     return json
   end
 
@@ -33,7 +33,7 @@ do
 
   -- The members of an event without the response that they have, whose header fields begin it; nil if they have none.
   function Events.without_response(members)
-    local at = string.find(members, ',"headers":', 1, true)
+    local at = find(members, ',"headers":', 1, true)
     return at and string.sub(members, 1, at - 1) .. ',"response_dropped":true'
   end
 

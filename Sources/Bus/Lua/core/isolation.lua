@@ -8,8 +8,8 @@ do
   -- cannot be written. caught: what pcall has caught.
   function Isolation.trouble(caught)
     local text = Isolation.text_of(caught)
-    local is_own = string.find(text, '^[%w_]+:%d+: ') or string.find(text, '^WRONGTYPE')
-      or string.find(text, '^ERR .*not an? ') or string.find(text, '^ERR .*overflow')
+    local is_own = find(text, '^[%w_]+:%d+: ') or find(text, '^WRONGTYPE')
+      or find(text, '^ERR .*not an? ') or find(text, '^ERR .*overflow')
     return is_own and text or nil
   end
 

@@ -14,4 +14,7 @@ do
     if Jobs.size(c.JOB .. id) and Jobs.size(c.SPEC .. id) and Jobs.size(c.OFFSETS .. id) then return nil end
     return 'id: a key of job ' .. id .. ' is not a hash; run haul check to see which one, then push the job again'
   end
+
+  -- The job as Jobs.read() returns it; without fields if one of its keys is not a hash.
+  function Jobs.find(c, id) return Jobs.wrong_type(c, id) and {} or Jobs.read(c, id) end
 end

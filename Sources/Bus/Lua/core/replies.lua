@@ -109,7 +109,7 @@ do
   local function push(c, reply)
     local position = 1
     while c.replies_left > 0 and c.reply_bytes_left > 0 do
-      local first, last = string.find(reply.names, '%S+', position)
+      local first, last = find(reply.names, '%S+', position)
       if not first then return false end
       local name, text, has_response = string.sub(reply.names, first, last), reply.event, reply.brief ~= ''
       if has_response then

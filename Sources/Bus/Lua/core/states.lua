@@ -72,6 +72,17 @@ do
     end
   end
 
+  -- Forgets how a job has ended that goes on. What the end of its run has settled counts only as long as it stays ended:
+  -- a removal may be older than that end, and a push newer than the removal.
+  function States.forget_end(c, id, job)
+    local key = c.JOB .. id
+    local settled, finished, pushed = unpack(call('HMGET', key, 'settled_until', 'finished', 'pushed'))
+    if job.state ~= 'cancelled' and to_integer(settled) < to_integer(finished) then
+      call('HSET', key, 'settled_until', pushed or '0')
+    end
+    call('HDEL', key, unpack(END_FIELDS))
+  end
+
   -- Control operations that end a job. `removed` and `deleted` also forget the job, and `deleted` also deletes its
   -- finished file.
   function States.ends_job(want) return want == 'cancelled' or want == 'removed' or want == 'deleted' end
@@ -107,8 +118,7 @@ do
         'state', 'reply_to', 'status', 'generation', 'lost', 'url_digests'))
     UrlIndex.forget(c, { id, digests or nil })
     -- An operation that came later settles at least until the millisecond of the end.
-    local is_by_end = to_integer(settled_at) < to_integer(finished)
-    if is_by_end and (state == 'completed' or state == 'failed') then settled_at = nil end
+    if state ~= 'cancelled' and to_integer(settled_at) < to_integer(finished) then settled_at = nil end
     for _, index in pairs(c.INDEX) do call('ZREM', index, id) end
     call('ZREM', c.DEADLINES, id)
     call('DEL', job_key, c.SPEC .. id, c.OFFSETS .. id)
@@ -136,13 +146,18 @@ do
     c.seqs[id] = nil
   end
 
+  -- Deletes what is kept of a push that waits until a control operation is done.
+  function States.delete_next(c, id)
+    call('HDEL', c.SPEC .. id, 'next_push', 'next_push_has_url', 'next_push_renewed', 'next_push_reply_to', 'next_push_batch')
+  end
+
   -- Removes the push and the control operation that wait until the present one is done, and returns them for
   -- Order.follow(); nil if there are none.
   function States.take_pending(c, id, job)
     if not (job.next_push or job.want_next) then return nil end
     local element, renewed, reply_to, batch = unpack(call('HMGET', c.SPEC .. id, 'next_push', 'next_push_renewed', 'next_push_reply_to',
       'next_push_batch'))
-    call('HDEL', c.SPEC .. id, 'next_push', 'next_push_has_url', 'next_push_renewed', 'next_push_reply_to', 'next_push_batch')
+    States.delete_next(c, id)
     return { element = job.next_push and element, timestamp = job.next_push, renewed = renewed, reply_to = reply_to or nil,
       batch = batch or nil, want_next = job.want_next, want = job.want }
   end

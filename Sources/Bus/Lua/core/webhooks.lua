@@ -40,7 +40,7 @@ do
   -- The names of the events, with blanks between them.
   local function names_of(notify) return table.concat(notify.events or KIND.notify.events, ' ') end
 
-  local function has(names, event) return string.find(' ' .. names .. ' ', ' ' .. event .. ' ', 1, true) ~= nil end
+  local function has(names, event) return find(' ' .. names .. ' ', ' ' .. event .. ' ', 1, true) ~= nil end
 
   local function beginning_of(notify)
     return string.format(TEXT, Events.quoted(notify.url), notify.secret)

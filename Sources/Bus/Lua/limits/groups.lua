@@ -143,15 +143,15 @@ do
   local function group_of(c, element)
     local cost = COST.element + #element / COST.bytes
     if #element > LARGEST.element then return '', cost end
-    if string.find(element, '"group"', 1, true) then
+    if find(element, '"group"', 1, true) then
       -- In an object of texts and numbers the name is the object's own. In others it may belong to an inner object.
-      if not (string.find(element, '{', 2, true) or string.find(element, '[', 1, true) or string.find(element, '\\', 1, true)) then
+      if not (find(element, '{', 2, true) or find(element, '[', 1, true) or find(element, '\\', 1, true)) then
         return name_in(string.match(element, '"group"%s*:%s*("[^"]*")')) or '', cost
       end
       local fine, raw = pcall(Raw.member, element, 'group')
       return fine and name_in(raw) or '', cost + COST.search + #element / COST.bytes_of_search
     end
-    if string.find(element, '"url', 1, true) then return '', cost end
+    if find(element, '"url', 1, true) then return '', cost end
     -- A continuation is in the group of its job.
     local fine, raw = pcall(Raw.member, element, 'id')
     local id = fine and name_in(raw)
@@ -161,7 +161,7 @@ do
 
   -- Whether an element names a group. element: a text, or false.
   local function names_group(c, element)
-    return element and string.find(element, '"group"', 1, true) and (group_of(c, element)) ~= ''
+    return element and find(element, '"group"', 1, true) and (group_of(c, element)) ~= ''
   end
 
   -- Whether the elements of a group may wait for a limit.

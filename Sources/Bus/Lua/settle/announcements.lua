@@ -13,7 +13,7 @@ do
   -- members of the event, or ''.
   local function announce(c, id, more)
     call('ZREM', c.UNANNOUNCED, id)
-    local job = not Jobs.wrong_type(c, id) and Jobs.read(c, id) or {}
+    local job = Jobs.find(c, id)
     local members = job.state == 'completed' and call('HGET', c.JOB .. id, 'unannounced')
     if not members then return end
     call('HDEL', c.JOB .. id, 'unannounced', 'waiting')

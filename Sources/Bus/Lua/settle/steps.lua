@@ -22,7 +22,7 @@ do
     local spec = try('HGET', c.SPEC .. id, 'spec')
     if type(spec) ~= 'string' then return end
     -- The name may be written with escapes.
-    if not (string.find(spec, '"else"', 1, true) or string.find(spec, '\\u', 1, true)) then return end
+    if not (find(spec, '"else"', 1, true) or find(spec, '\\u', 1, true)) then return end
     c.owed_count = (c.owed_count or 0) + 1
     -- A key of another type does not stop the end.
     try('HSET', owed_key(c), id .. ' ' .. c.NONCE .. c.owed_count, code .. ' ' .. spec)

@@ -17,7 +17,7 @@ do
     end
     Isolation.each(c, due, function(id)
       call('ZREM', c.INDEX.scheduled, id)
-      local job = Jobs.wrong_type(c, id) and {} or Jobs.read(c, id)
+      local job = Jobs.find(c, id)
       if job.state == 'scheduled' then
         call('HSET', c.JOB .. id, 'state', 'queued', 'updated', c.NOW)
         call('HDEL', c.JOB .. id, 'waiting')
@@ -45,7 +45,7 @@ do
       ended = ended + 1
     end
     Isolation.each(c, ids, function(id)
-      local job = Jobs.wrong_type(c, id) and {} or Jobs.read(c, id)
+      local job = Jobs.find(c, id)
       if job.state == 'queued' or job.state == 'scheduled' or job.state == 'paused' then
         States.fail_overdue(c, id, job)
         ended = ended + 1

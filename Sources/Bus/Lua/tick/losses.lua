@@ -78,7 +78,7 @@ do
     local claims = call('HRANDFIELD', hash, max + 20, 'WITHVALUES')
     for n = 1, #claims, 2 do
       local token, id = claims[n], claims[n + 1]
-      if #held < max and #token == 32 and string.find(token, '^%x+$') then
+      if #held < max and #token == 32 and find(token, '^%x+$') then
         if spares_sent and try('HGET', c.JOB .. id, 'sent') == token then spared = spared + 1
         else
           held[#held + 1], tokens[id] = id, token
@@ -88,7 +88,7 @@ do
     end
     -- A job that causes an error here is reaped when its lease ends.
     Isolation.each(c, held, function(id)
-      local job = not Jobs.wrong_type(c, id) and Jobs.read(c, id) or {}
+      local job = Jobs.find(c, id)
       if job.state == 'running' and job.token == tokens[id] then Losses.end_run(c, id, job, tick.crash_limit) end
     end, function() end)
     Budget.spend(tick, #held, max)
@@ -104,7 +104,7 @@ do
     local max = Budget.of(tick)
     local lost = call('ZRANGEBYSCORE', c.LEASES, '-inf', c.NOW, 'LIMIT', 0, max)
     Isolation.each(c, lost, function(id)
-      local job = Jobs.wrong_type(c, id) and {} or Jobs.read(c, id)
+      local job = Jobs.find(c, id)
       if job.state ~= 'running' then call('ZREM', c.LEASES, id) else Losses.end_run(c, id, job, tick.crash_limit) end
     end, function(id) call('ZREM', c.LEASES, id) end)
     Budget.spend(tick, #lost, max)

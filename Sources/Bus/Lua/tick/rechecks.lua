@@ -125,7 +125,7 @@ do
       local known = try('HMGET', c.JOB .. id, 'state', 'ticket')
       return not known.err and not (known[1] == 'queued' and known[2] == ticket), 1, true
     end
-    if string.find(element, '\\', 1, true) or not string.find(element, '"id"', 1, true) then return true, READ end
+    if find(element, '\\', 1, true) or not find(element, '"id"', 1, true) then return true, READ end
     for other in string.gmatch(element, '"id"%s*:%s*"([%w._:-]+)"') do
       if try('EXISTS', c.JOB .. other) == 1 then return true, READ end
     end

@@ -43,14 +43,14 @@ do
     for n = 10 + count * 2, #ARGV do known[ARGV[n]] = true end
     local claims, returned = call('HGETALL', c.WORKER), 0
     local function return_job(id, token)
-      local job = Jobs.wrong_type(c, id) and {} or Jobs.read(c, id)
+      local job = Jobs.find(c, id)
       if job.state ~= 'running' or job.token ~= token then return end
       if is_successor then Losses.end_run(c, id, job, tonumber(ARGV[5]))
       else States.requeue(c, id, job, true, 'reply lost') end
     end
     for n = 1, #claims, 2 do
       local token, id = claims[n], claims[n + 1]
-      if #token == 32 and string.find(token, '^%x+$') and not known[token] then
+      if #token == 32 and find(token, '^%x+$') and not known[token] then
         -- The worker is registered by the last of its calls, so until then it is a successor, too.
         if returned == MAX_RETURNED then return Events.publish(c, 'more') end
         returned = returned + 1
