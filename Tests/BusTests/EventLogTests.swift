@@ -71,6 +71,37 @@ import Testing
         #expect(findings.map(\.subject) == [f.queue.keys.log])
     }
 
+    @Test("events that were not kept end the stream, so that no reader takes what follows for the next events")
+    func offAndOn() async throws {
+        let f = try await QueueFixture()
+        let log = f.queue.keys.log
+        try await f.queue.set(.eventStream, to: "1000")
+        try await complete("a", f)
+        let last = try #require(try await f.queue.loggedEvents(from: "-").last)
+        try await f.redis.send(Command("XGROUP", "CREATE", log, "billing", "0"))
+        // Without an event nothing is missing yet.
+        try await f.queue.set(.eventStream, to: nil)
+        _ = try await f.queue.tick(f.worker, runs: [])
+        #expect(try await f.queue.loggedEvents(from: "-").map(\.id) == ["a"])
+        try await complete("b", f)
+        #expect(try await f.queue.loggedEvents(from: "-").isEmpty)
+        #expect(try await f.queue.oldestLoggedEvent() == nil)
+        // An empty stream is left alone: each entry, even if it is dropped at once, counts as one that groups lack.
+        let state = Command("XINFO", "STREAM", log)
+        let empty = try await f.redis.send(state)
+        try await complete("later", f)
+        #expect(try await f.redis.send(state) == empty)
+        try await f.queue.set(.eventStream, to: "1000")
+        try await complete("c", f)
+        var follower = EventLogFollower(f.queue, after: last.entry)
+        let page = try await follower.next(within: .zero, on: f.redis)
+        #expect(page.events.map(\.id) == ["c"] && page.hasGap)
+        #expect(try await !follower.next(within: .zero, on: f.redis).hasGap)
+        let read = Command("XREADGROUP", "GROUP", "billing", "me", "STREAMS", log, ">")
+        #expect(LoggedEvent.list(try await f.redis.send(read).array?.first?.array?.last).map(\.id) == ["c"])
+        try await f.expectOrder()
+    }
+
     private func complete(_ id: String, _ f: QueueFixture) async throws {
         try await f.push(#"{"url":"http://h/f","id":"\#(id)"}"#)
         try await f.settle(try #require(try await f.claim()), QueueFixture.done)

@@ -25,9 +25,12 @@ do
   function Events.keep(c, event, id, json, brief)
     local max = c.settings and c.settings.event_stream
     if not c.settings then max = tonumber(number(call('HGET', c.SETTINGS, 'event_stream'))) end
-    if not max or max < 1 then return end
+    local log = c.PREFIX .. KEY.log
+    -- The stream has every event since its oldest one. An event that is not added ends that, so the older ones are
+    -- dropped: their readers find a gap. Groups of consumers stay, because XADD keeps the empty key.
+    if not max or max < 1 then return try('XLEN', log) ~= 0 and try('XADD', log, 'MAXLEN', 0, '*', 'id', '') end
     -- If the key has another type, the event is only published.
-    try('XADD', c.PREFIX .. KEY.log, 'MAXLEN', '~', integer_text(math.min(max, KEPT.events)), '*', 'event', event, 'id', id,
+    try('XADD', log, 'MAXLEN', '~', integer_text(math.min(max, KEPT.events)), '*', 'event', event, 'id', id,
       'data', brief and #json > LARGEST.logged and brief or json)
   end
 

@@ -5,13 +5,12 @@
 do
   -- The names of limits among the settings that have invalid values, and so no effect. The worker itself reads `rate`.
   local function ignored(c)
-    local settings, texts, names = c.settings, c.settings.texts, {}
-    if texts.max_running and not settings.max_running then names[#names + 1] = 'max_running' end
-    if texts.host_connections and not c.max_connections then names[#names + 1] = 'host_connections' end
-    if texts.starts and not settings.interval then names[#names + 1] = 'starts' end
-    for _, name in ipairs(Hosts.run_limit_names) do
-      if texts[name] and not settings.run_limits[name] then names[#names + 1] = name end
-    end
+    local settings, names = c.settings, {}
+    local function add(name, value) if settings.texts[name] and not value then names[#names + 1] = name end end
+    add('max_running', settings.max_running)
+    add('host_connections', c.max_connections)
+    add('starts', settings.interval)
+    for _, name in ipairs(Hosts.run_limit_names) do add(name, settings.run_limits[name]) end
     return names
   end
 
