@@ -7,6 +7,17 @@ package enum Environment {
     package static func text(_ name: String) -> String? {
         getenv(name).map { String(cString: $0) }.flatMap { $0.isEmpty ? nil : $0 }
     }
+
+    /// The same for a variable that protects or restricts, which must not be empty.
+    ///
+    /// - Throws: `ExitStatus.usage` if it is empty; the reason has been printed.
+    package static func protection(_ name: String) throws -> String? {
+        if let value = getenv(name), value.pointee == 0 {
+            throw ExitStatus.printing(
+                .usage, "the variable \(name) is empty: give it a value, or remove it to run without that setting")
+        }
+        return text(name)
+    }
 }
 
 /// The argument of an option that takes `NAME=VALUE`.

@@ -125,6 +125,7 @@ package final class Worker: Sendable {
                 "root": "\(root)",
                 "slots": configuration.slots.map { .stringConvertible($0) } ?? "unlimited",
                 "durability": "\(configuration.durability)",
+                "gate": configuration.gate == nil ? "off" : "on",
             ])
         // The ticks go on after the claiming has ended, so that leases hold until the last job is back in the queue.
         let ticks = queueServers.map { queueServer in Task { await queueServer.serve { self.fields } } }

@@ -101,6 +101,29 @@ import Testing
         #expect(try await print([]).err.contains("--root"))
     }
 
+    @Test(
+        "an empty variable of an option that protects is refused, unless another source sets the option",
+        arguments: ["gate", "kinds", "no-overwrite", "file-mode", "max-file-size", "limit-rate", "settle-replicas"])
+    func emptyProtections(_ option: String) async throws {
+        let variable = "HAUL_" + option.uppercased().replacing("-", with: "_")
+        let refused = try await print(["--root", "/srv"], [variable: ""])
+        #expect(refused.status == 2 && refused.err.contains("the variable \(variable) is empty"), "\(refused)")
+        let values = ["gate": "true", "kinds": "download", "no-overwrite": "true", "file-mode": "0640"]
+        let file = try file("conf", "root = /srv\n\(option) = \(values[option] ?? "1")\n")
+        let given = try await print(["--config", file], [variable: ""])
+        #expect(given.status == 0 && given.out.contains("\n\(option) = \(values[option] ?? "1")\n"), "\(given)")
+        #expect(try await print(["--root", "/srv"], ["HAUL_SLOTS": ""]).status == 0)
+    }
+
+    @Test("an empty variable is not taken for a missing file of settings or of users")
+    func emptyFiles() async throws {
+        let worker = try await print(["--root", "/srv"], ["HAUL_CONFIG": ""])
+        #expect(worker.status == 2 && worker.err.contains("the variable HAUL_CONFIG is empty"), "\(worker)")
+        let web = try ChildProcess("haul", ["web", "--listen", "127.0.0.1:0"], environment: ["HAUL_WEB_AUTH": ""])
+        #expect(try await web.wait() == 2)
+        #expect(web.standardError.contains("the variable HAUL_WEB_AUTH is empty"), "\(web.standardError)")
+    }
+
     @Test("no other command reads a worker's settings") func others() async throws {
         let process = try ChildProcess(
             "haul", ["stats", "--help"], environment: ["HAUL_SLOTS": "x", "HAUL_CONFIG": "/no"])

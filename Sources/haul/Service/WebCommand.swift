@@ -150,7 +150,7 @@ struct WebCommand: AsyncParsableCommand {
                 result.aria2 = name
             }
             for (queue, directory) in try directories(of: queues) { result.files[queue] = directory }
-            if let path = auth ?? Environment.text("HAUL_WEB_AUTH") {
+            if let path = try auth ?? Environment.protection("HAUL_WEB_AUTH") {
                 result.accounts = try accounts(path)
             }
             if let problem = result.problem { throw ExitStatus.printing(.usage, problem) }

@@ -58,12 +58,17 @@ struct Settings: Sendable {
 
     private init(_ arguments: [String], _ table: OptionTable) throws {
         let environment = Self.environment()
-        let path = Self.value(of: "--config", in: arguments) ?? environment["HAUL_CONFIG"]
+        let path = try Self.value(of: "--config", in: arguments) ?? Environment.protection("HAUL_CONFIG")
         let file = try path.map { try SettingsFile($0, for: table) }
         settings = try table.options.compactMap { option in
             if let given = Self.given(option, in: arguments) { return given }
-            return try Self.fromEnvironment(option, environment) ?? Self.credential(option)
+            if let setting = try Self.fromEnvironment(option, environment) ?? Self.credential(option)
                 ?? Self.fromFile(option, file)
+            {
+                return setting
+            }
+            try Self.refuseEmpty(option)
+            return nil
         }
         doubts = Self.doubts(environment.keys, table)
         var injected: [String] = []
@@ -97,6 +102,20 @@ struct Settings: Sendable {
     }
 
     // MARK: Sources
+
+    /// The options that protect or restrict. An empty variable is mostly a mistake, such as a variable of the deployment
+    /// that is not set; a worker that started without the protection would not show it.
+    private static let protections: Set<String> = [
+        "gate", "kinds", "no-overwrite", "file-mode", "max-file-size", "limit-rate", "settle-replicas",
+    ]
+
+    /// - Throws: `ExitStatus.usage` if the option protects, no source sets it, and its variable is there and empty.
+    private static func refuseEmpty(_ option: OptionTable.Option) throws {
+        guard protections.contains(option.name) else { return }
+        for name in [option.variable] + (option.isFlag ? [] : [option.fileVariable]) {
+            _ = try Environment.protection(name)
+        }
+    }
 
     private static func given(_ option: OptionTable.Option, in arguments: [String]) -> Setting? {
         var values: [String] = []
