@@ -1,6 +1,7 @@
 import HaulBus
 import HaulContract
 import HaulHTTPServer
+import HaulRedis
 
 // Streams of server-sent events, for the EventSource of browsers.
 
@@ -87,12 +88,15 @@ extension API {
 
     /// Sends the events that the queue's stream has kept since a time (unix ms), those of that millisecond once more, and
     /// of partitions those of `spread` before it. A client that may have missed some gets `gap`. Each read is a search, but
-    /// not the wait for the client: without a place for one nothing more is sent but `gap`, after which the client reads
-    /// what it needs.
+    /// not the wait for the client: without a place for one, or if the stream cannot be read, nothing more is sent but
+    /// `gap`, after which the client reads what it needs.
     private func replay(
         _ queue: Queue, _ id: String?, after time: Int64, _ caller: Caller, _ send: Send
     ) async throws {
-        var isWhole = try await queue.oldestLoggedEvent().map { $0 <= time } ?? false
+        var isWhole = (try? await queue.oldestLoggedEvent()).map { $0 <= time } ?? false
+        // The time is that of an event that the client has. If the stream does not have it, a failover has lost it, and
+        // perhaps later ones.
+        var isLastThere = false
         let start = queue.partitions.isEmpty ? time : max(0, time - Self.spread)
         var (reader, count) = (EventLogReader(queue, from: "\(start)"), 0)
         while true {
@@ -101,9 +105,14 @@ extension API {
                 isWhole = false
                 break
             }
-            let events = try await reader.next()
+            let events: [LoggedEvent]
+            do throws(RedisError) { events = try await reader.next() } catch {
+                isWhole = false
+                break
+            }
             withExtendedLifetime(hold) {}
             if events.isEmpty { break }
+            isLastThere = isLastThere || events.contains { $0.time == time }
             var content = ListenerBuffer.Content()
             content.events = events.filter { id == nil || $0.id == id }.map(\.text)
             try await send(Self.text(of: content, as: nil, caller))
@@ -113,7 +122,7 @@ extension API {
                 break
             }
         }
-        if !isWhole || reader.hasGap { try await send("event: gap\ndata: {}\n\n") }
+        if !isWhole || !isLastThere || reader.hasGap { try await send("event: gap\ndata: {}\n\n") }
     }
 
     /// Sends a text to the client of a stream; ignores an empty one.
@@ -221,7 +230,9 @@ extension API {
             guard let json = try? JSON(event) else { continue }
             let line = JSON.onOneLine(caller.role == .operator ? event : Event.withoutResponse(json))
             // A browser sends the last id when it comes back. Events of all jobs have no other number in common.
-            let number = name == nil ? json["at"]?.integer.map { "id: \($0)\n" } ?? "" : ""
+            // No stream keeps `progress`, so it has no number.
+            let isNumbered = name == nil && json["event"]?.string != Event.Kind.progress.rawValue
+            let number = isNumbered ? json["at"]?.integer.map { "id: \($0)\n" } ?? "" : ""
             text += (name.map { "event: \($0)\n" } ?? "") + number + "data: \(line)\n\n"
         }
         return text

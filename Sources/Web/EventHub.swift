@@ -98,10 +98,11 @@ final class Listeners: Sendable {
         }
     }
 
+    /// The subscription is interrupted. While it is tried again, nothing more is missed.
     func lose() {
-        let buffers = all.withLock {
-            $0.isOpen = false
-            return $0.buffers
+        let buffers = all.withLock { state in
+            defer { state.isOpen = false }
+            return state.isOpen ? state.buffers : []
         }
         for buffer in buffers { buffer.lose() }
     }

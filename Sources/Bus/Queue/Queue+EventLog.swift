@@ -18,7 +18,7 @@ package struct LoggedEvent: Sendable {
 
     /// When it was published by its own account, unix ms. Its entry is added after that, which on a busy machine can be a
     /// later millisecond.
-    var time: Int64 { (try? JSON(text))?["at"]?.integer ?? position.0 }
+    package var time: Int64 { (try? JSON(text))?["at"]?.integer ?? position.0 }
 
     /// A reply of XRANGE, and of XREAD for one stream.
     static func list(_ reply: RedisValue?) -> [LoggedEvent] {
