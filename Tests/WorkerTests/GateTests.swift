@@ -177,7 +177,8 @@ import Testing
         #expect(path.hasPrefix("\(root)/in/.haul-"))
         let expected = [
             "GATE_ID": "a", "GATE_QUEUE": "default", "GATE_URL": bench.origin.url("/a/\(size)"),
-            "GATE_FILE": "in/b c", "GATE_BYTES": "\(size)", "GATE_CHECKSUM": "sha256:\(digest)", "GATE_ROOT": root,
+            "GATE_FINAL_URL": bench.origin.url("/a/\(size)"), "GATE_FILE": "in/b c", "GATE_BYTES": "\(size)",
+            "GATE_CHECKSUM": "sha256:\(digest)", "GATE_ROOT": root,
         ]
         for (name, value) in expected { #expect(variables.removeValue(forKey: name) == value) }
         // The shell adds three of its own.
@@ -185,6 +186,29 @@ import Testing
         let page = try Pages.text("docs/guides/gate.md").split(separator: "The environment")[1].prefix(400)
         #expect(others.allSatisfy { page.contains("`\($0)`") }, "\(others)")
         #expect(!bench.text("env").contains("secret"))
+    }
+
+    @Test("the command learns to which URL a redirect has led, in a later run only if that has no query")
+    func redirected() async throws {
+        let bench = try await GateBench()
+        let target = try OriginServer { .file(GateBench.file(10_000), to: $0) }
+        let front = try OriginServer { request in
+            let query = request.path.hasPrefix("/signed") ? "?sig=secret" : ""
+            return OriginReply(302, headers: [("Location", target.url("/small.bin" + query))])
+        }
+        let gate = bench.gate(
+            "echo \"$GATE_URL $GATE_FINAL_URL\" >>\(bench.notes.file("urls-"))$GATE_ID; [ $(wc -l <\(bench.notes.file("urls-"))$GATE_ID) -gt 1 ] || exit 2"
+        )
+        try await bench.fleet.withWorker("w", gate) {
+            for id in ["plain", "signed"] {
+                try await bench.fleet.push(#"{"url":"\#(front.url("/\(id)"))","id":"\#(id)","path":"\#(id)"}"#)
+                #expect(try await bench.fleet.end(id).state == .completed)
+            }
+        }
+        for (id, later) in [("plain", target.url("/small.bin")), ("signed", "")] {
+            let first = "\(front.url("/\(id)")) \(target.url("/small.bin"))"
+            #expect(bench.text("urls-\(id)") == "\(first)\n\(front.url("/\(id)")) \(later)\n", "\(id)")
+        }
     }
 
     // MARK: Buckets

@@ -37,11 +37,24 @@ extension Download {
             authority: job.checksum == nil ? "the server" : "the job",
             lastModified: generation.entity.lastModified)
         if let gate = context.gate {
-            let url = String(generation.source.prefix { $0 != "?" })
-            let subject = Gate.Subject(id: assignment.id, queue: assignment.queue, url: url, bytes: total)
+            let subject = Gate.Subject(
+                id: assignment.id, queue: assignment.queue, url: String(generation.source.prefix { $0 != "?" }),
+                finalURL: finalURL(of: generation), bytes: total)
             file.gate = { [self] (file) throws(TransferError) in try await pass(gate, file, subject) }
         }
         return file
+    }
+
+    /// The URL to which redirects have led, without a query and credentials; "" if it is not known, because an earlier
+    /// run has fetched all bytes and has not stored a URL with a query.
+    private func finalURL(of generation: Generation) -> String {
+        let mirrors = state.withLock { $0.mirrors }
+        // Several mirrors may differ only in their queries.
+        let mirror = ([mirrors[mirrors.current]] + mirrors.all).first { $0.source == generation.source }
+        let isDirect = [mirror?.address?.resource ?? "", ""].contains(generation.entity.resource)
+        let known = isDirect ? generation.source : generation.finalURL
+        let url = mirror?.finalURL?.url.withoutCredentials.unmasked ?? known
+        return String(url.prefix { $0 != "?" })
     }
 
     private func pass(_ gate: Gate, _ file: GatedFile, _ subject: Gate.Subject) async throws(TransferError) {

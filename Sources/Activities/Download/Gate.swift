@@ -45,6 +45,8 @@ package final class Gate: Sendable {
         let queue: String
         /// Without a query and credentials.
         let url: String
+        /// Where its redirects led, in the same form; "" if that is not known.
+        let finalURL: String
         let bytes: Int64
     }
 
@@ -130,7 +132,8 @@ package final class Gate: Sendable {
         var result = inherited.compactMap { name in getenv(name).map { "\(name)=\(String(cString: $0))" } }
         result += [
             "GATE_ID=\(subject.id)", "GATE_QUEUE=\(subject.queue)", "GATE_URL=\(subject.url)",
-            "GATE_BYTES=\(subject.bytes)", "GATE_CHECKSUM=\(file.checksum ?? "")", "GATE_FILE=\(file.name)",
+            "GATE_FINAL_URL=\(subject.finalURL)", "GATE_BYTES=\(subject.bytes)", "GATE_CHECKSUM=\(file.checksum ?? "")",
+            "GATE_FILE=\(file.name)",
         ]
         if case .file(_, let path, let root) = file.contents { result += ["GATE_PATH=\(path)", "GATE_ROOT=\(root)"] }
         return result
