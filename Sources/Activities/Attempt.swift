@@ -85,12 +85,14 @@ package final class Attempt: Sendable {
     package var mustNotBeInterrupted: Bool { state.withLock { $0.active }?.activity.mustNotBeInterrupted ?? false }
 
     /// False while the attempt only waits for a connection to its host.
-    package var isActive: Bool { waitingSince == nil }
+    package var isActive: Bool { wait?.reason != .host }
 
-    /// Whether the attempt has waited for a connection to its host for a second or longer.
-    package var isWaitingForHost: Bool { waitingSince.map { monotonicNanoseconds() >= $0 + 1_000_000_000 } ?? false }
+    /// What the attempt has waited for, for a second or longer; nil if it does not wait.
+    package var waitsFor: RunWait.Reason? {
+        wait.flatMap { monotonicNanoseconds() >= $0.since + 1_000_000_000 ? $0.reason : nil }
+    }
 
-    private var waitingSince: UInt64? { state.withLock { $0.active }?.io.waitingSince }
+    private var wait: RunWait? { state.withLock { $0.active }?.io.wait }
 
     /// Begins a checkpoint if one is due and none is in progress. Also reports the location of a new partial file, so
     /// that whoever ends the job later knows what to remove.

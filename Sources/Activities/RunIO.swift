@@ -1,5 +1,6 @@
 package import HaulContract
 import HaulExecutors
+import HaulHTTP
 package import HaulStorage
 import Synchronization
 
@@ -38,11 +39,25 @@ extension RunHost {
     package func recordGate(_ verdict: Gate.Verdict, duration: Duration) {}
 }
 
+/// A wait of a run, during which it transfers nothing.
+package struct RunWait: Sendable {
+    /// The raw values are those of the job's field `waiting`.
+    package enum Reason: String, Sendable {
+        /// A connection to its host.
+        case host
+        /// The turn of its gate, and then the verdict.
+        case gate
+    }
+
+    package let reason: Reason
+    /// Monotonic nanoseconds.
+    let since: UInt64
+}
+
 /// What an activity may do besides its own work while it runs.
 package final class RunIO: Sendable {
     private struct State {
-        /// Monotonic nanoseconds.
-        var waitingSince: UInt64?
+        var wait: RunWait?
         var location: ResumePoint?
     }
 
@@ -69,20 +84,27 @@ package final class RunIO: Sendable {
 
     /// Waits for a connection to the run's host, and shows the wait to others. Returns what `enter` returns.
     package func waitForHost(_ enter: () async -> Bool) async -> Bool {
-        state.withLock { $0.waitingSince = monotonicNanoseconds() }
+        state.withLock { $0.wait = RunWait(reason: .host, since: monotonicNanoseconds()) }
         await host.activityChanged()
         let isIn = await enter()
-        state.withLock { $0.waitingSince = nil }
+        state.withLock { $0.wait = nil }
         await host.activityChanged()
         return isIn
+    }
+
+    /// Waits for the gate's turn and for its verdict, and shows the wait to others. Returns what `judge` returns.
+    func waitForGate<T>(_ judge: () async throws(TransferError) -> T) async throws(TransferError) -> T {
+        state.withLock { $0.wait = RunWait(reason: .gate, since: monotonicNanoseconds()) }
+        defer { state.withLock { $0.wait = nil } }
+        return try await judge()
     }
 
     // MARK: Used by Attempt
 
     func takeLocation() -> ResumePoint? { state.withLock { $0.location.take() } }
 
-    /// Since when the run waits for a connection to its host, in monotonic nanoseconds. nil if it does not wait.
-    var waitingSince: UInt64? { state.withLock { $0.waitingSince } }
+    /// What the run waits for. nil if it does not wait.
+    var wait: RunWait? { state.withLock { $0.wait } }
 
     func record(_ point: ResumePoint, isUrgent: Bool, duration: Duration?) async {
         await host.record(point, isUrgent: isUrgent, duration: duration)

@@ -16,7 +16,7 @@ extension Event {
         public static let progress = Kind(rawValue: "progress")
         /// The bytes received so far were dropped. The reason is ``Event/why``.
         public static let restarted = Kind(rawValue: "restarted")
-        /// The job waits for free space in its store, or for its host. The reason is ``Event/why``.
+        /// The job waits for free space in its store, for its host, or for its gate. The reason is ``Event/why``.
         public static let waiting = Kind(rawValue: "waiting")
         /// An attempt failed. Another one follows after ``Event/delay``.
         public static let retrying = Kind(rawValue: "retrying")

@@ -85,7 +85,7 @@ enum Shapes {
         JSONMember("waiting_ages", .object("Ages"), "How long the next waiting jobs have waited."),
         JSONMember("running_ages", .object("Ages"), "How long the running jobs have run."),
         JSONMember(
-            "waiting_for", .ranking, "What running jobs wait for, instead of receiving: host, disk, store.",
+            "waiting_for", .ranking, "What running jobs wait for, instead of receiving: host, gate, disk, store.",
             isAlways: true),
         JSONMember("next_scheduled", .integer, "Unix milliseconds at which the next scheduled job is due."),
         JSONMember("speed", .integer, "Bytes per second of the running jobs.", isAlways: true),

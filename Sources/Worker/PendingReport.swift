@@ -15,13 +15,15 @@ struct PendingReport {
     private var events: [Announcement] = []
     private var firstEvent = ContinuousClock.now
     private var lastProgress: ContinuousClock.Instant
-    /// What was last reported: whether the run waits for its host, and whether it is at work.
-    private var reported: (isWaiting: Bool, isActive: Bool)
+    /// What was last reported: what the run waits for, and whether it is at work.
+    private var reported: (waitsFor: RunWait.Reason?, isActive: Bool)
+    /// The report of `reported.waitsFor` has failed.
+    private var isWaitUnreported = false
 
     /// - Parameter isActive: Redis knows already that the run is at work.
     init(resume: ResumePoint?, isActive: Bool, now: ContinuousClock.Instant = .now) {
         (self.resume, lastProgress) = (resume, now)
-        reported = (false, isActive)
+        reported = (nil, isActive)
     }
 
     /// Whether an early tick has to report the run.
@@ -77,7 +79,8 @@ struct PendingReport {
 
     /// The same for an active run, with its progress.
     mutating func take(
-        _ progress: ActivityProgress, isWaiting: Bool, isActive: Bool, of run: Run, now: ContinuousClock.Instant = .now
+        _ progress: ActivityProgress, waitsFor: RunWait.Reason?, isActive: Bool, of run: Run,
+        now: ContinuousClock.Instant = .now
     ) -> RunReport {
         var report = take()
         isResumeUnanswered = isResumeUnanswered || report.offsets != nil
@@ -90,12 +93,12 @@ struct PendingReport {
                 report.events.append(Announcement("progress") { progress.write(to: &$0) })
             }
         }
-        if isWaiting != reported.isWaiting {
-            report.fields.append(("waiting", isWaiting ? "host" : ""))
-            if isWaiting { report.events.append(Announcement("waiting") { $0.set("why", "host") }) }
+        if waitsFor != reported.waitsFor || isWaitUnreported {
+            report.fields.append(("waiting", waitsFor?.rawValue ?? ""))
+            if let waitsFor { report.events.append(Announcement("waiting") { $0.set("why", waitsFor.rawValue) }) }
         }
         if isActive != reported.isActive { report.set(isActive: isActive, of: run) }
-        reported = (isWaiting, isActive)
+        (reported, isWaitUnreported) = ((waitsFor, isActive), false)
         return report
     }
 
@@ -105,7 +108,7 @@ struct PendingReport {
     /// The report failed. Events of progress and waits are out of date by now; the other events must not be lost.
     mutating func putBack(_ report: RunReport) {
         if report.offsets != nil { (isResumeUnreported, isResumeUnanswered) = (true, false) }
-        if report.reportsWaiting { reported.isWaiting.toggle() }
+        if report.reportsWaiting { isWaitUnreported = true }
         if report.reportsActivity { reported.isActive.toggle() }
         events = report.events.filter { !["progress", "waiting"].contains($0.name) } + events
         dropWarnings()

@@ -110,8 +110,8 @@ final class RunningJob: RunHost {
 
     /// The same of an active run, with its progress.
     func takeProgressReport() -> RunReport {
-        let (progress, isWaiting, isActive) = (attempt.progress, attempt.isWaitingForHost, attempt.isActive)
-        return pendingReport.withLock { $0.take(progress, isWaiting: isWaiting, isActive: isActive, of: run) }
+        let (progress, waitsFor, isActive) = (attempt.progress, attempt.waitsFor, attempt.isActive)
+        return pendingReport.withLock { $0.take(progress, waitsFor: waitsFor, isActive: isActive, of: run) }
     }
 
     /// Redis has answered a call that had a report.

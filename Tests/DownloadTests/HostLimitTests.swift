@@ -132,7 +132,7 @@ import Testing
             report: { _ in })
         let running = Task { await download.outcome() }
         try await eventually("a wait of three times the window in which a download may be slow") {
-            download.io.waitingSince.map { monotonicNanoseconds() > $0 + 3_000_000_000 } ?? false
+            download.io.wait.map { monotonicNanoseconds() > $0.since + 3_000_000_000 } ?? false
         }
         context.hosts.leave(host)
         #expect(await running.value.file?.bytes == bytes.count)

@@ -32,6 +32,38 @@ import Testing
         #expect(bench.runs.count == 6)
     }
 
+    @Test("a job that is at its gate, or waits for its turn, says so, and the queue names the gate as a bottleneck")
+    func shown() async throws {
+        let bench = try await GateBench()
+        let go = bench.notes.file("go")
+        let gate = bench.gate("until [ -e \(go) ]; do sleep 0.05; done")
+        let change: (inout WorkerConfiguration) -> Void = {
+            gate(&$0)
+            $0.gateLimit = 1
+        }
+        try await bench.fleet.queue.set(.eventStream, to: "1000")
+        try await bench.fleet.withWorker("w", slots: 8, change) {
+            for id in ["a", "b"] { try await bench.push(id, 3_000_000) }
+            var running: [JobRecord] = []
+            try await eventually("both to wait for the gate") {
+                running = try await [bench.fleet.queue.job("a"), bench.fleet.queue.job("b")].compactMap(\.self)
+                return running.allSatisfy { $0.state == .running && $0["waiting"] == "gate" }
+            }
+            let load = QueueLoad(
+                stats: try await bench.fleet.queue.stats(), workers: [], settings: [:], limits: [:], backoffs: [:],
+                running: running.map(QueueLoad.RunningJob.init), now: 0)
+            let found = try #require(load.bottlenecks.first { $0.cause == .gate })
+            #expect(found.running == 2 && running.allSatisfy(found.slows))
+            _ = FileManager.default.createFile(atPath: go, contents: nil)
+            for id in ["a", "b"] {
+                try await bench.fleet.wait(id, for: .completed)
+                #expect(try await bench.fleet.queue.job(id)?["waiting"] == nil)
+            }
+        }
+        let events = try await bench.fleet.queue.loggedEvents(of: "a", since: 0).compactMap { Event($0.text.utf8) }
+        #expect(events.contains { $0.kind == .waiting && $0.why == "gate" })
+    }
+
     @Test("a job that is paused or cancelled while the gate runs, or waits for its turn, ends at once")
     func stopped() async throws {
         let bench = try await GateBench()

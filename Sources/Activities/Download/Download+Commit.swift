@@ -59,7 +59,9 @@ extension Download {
 
     private func pass(_ gate: Gate, _ file: GatedFile, _ subject: Gate.Subject) async throws(TransferError) {
         io.trace?("the gate examines the file")
-        let (verdict, duration) = try await gate.judge(file, subject)
+        let (verdict, duration) = try await io.waitForGate { () throws(TransferError) in
+            try await gate.judge(file, subject)
+        }
         state.withLock { $0.gateDuration = duration }
         io.recordGate(verdict, duration: duration)
         switch verdict {

@@ -34,6 +34,8 @@ package struct Bottleneck: Sendable, Equatable {
         case disk
         /// Running jobs wait for their store.
         case store
+        /// Running jobs are at their gate, or wait for its turn.
+        case gate
         /// Jobs that are done wait for replicas of Redis.
         case replicas
     }
@@ -100,7 +102,7 @@ package struct Bottleneck: Sendable, Equatable {
         case .host, .backoff, .hostStarts: return (isQueued ? queued > 0 : job["waiting"] == "host") && isAtHost()
         case .group: return isQueued && name == job["group"]
         case .kind: return isQueued && name == job["kind"] ?? Job.Kind.download.rawValue
-        case .disk, .store, .replicas: return job["waiting"] == cause.rawValue
+        case .disk, .store, .gate, .replicas: return job["waiting"] == cause.rawValue
         }
     }
 

@@ -151,7 +151,7 @@ package struct QueueLoad: Sendable {
     }
 
     private var causesOfRunningJobs: [Bottleneck] {
-        [Bottleneck.Cause.disk, .store, .replicas].map { cause in
+        [Bottleneck.Cause.disk, .store, .gate, .replicas].map { cause in
             Bottleneck(cause, running: running.count { $0.waiting == cause.rawValue })
         }
     }

@@ -49,7 +49,7 @@ final class GetRun: RunHost {
 
     var view: TransferView {
         var (view, attempt) = state.withLock { ($0.view, $0.current?.attempt) }
-        if let attempt { (view.progress, view.isHeld) = (attempt.progress, attempt.isWaitingForHost) }
+        if let attempt { (view.progress, view.isHeld) = (attempt.progress, attempt.waitsFor == .host) }
         return view
     }
 

@@ -43,7 +43,7 @@ final class PutRun: RunHost {
 
     var view: TransferView {
         var (view, attempt) = state.withLock { ($0.view, $0.attempt) }
-        if let attempt { (view.progress, view.isHeld) = (attempt.progress, attempt.isWaitingForHost) }
+        if let attempt { (view.progress, view.isHeld) = (attempt.progress, attempt.waitsFor == .host) }
         return view
     }
 

@@ -721,7 +721,7 @@ class RestartedEvent:
 
 @dataclass(frozen=True)
 class WaitingEvent:
-    """The job waits for a disk, an object store or its host."""
+    """The job waits for a disk, an object store, its host or its gate."""
 
     event: ClassVar[Literal["waiting"]] = "waiting"
     #: The job's id; `unknown` if a rejected element has no valid one.

@@ -7,7 +7,7 @@ export const nameOf = (state) => state[0].toUpperCase() + state.slice(1);
 
 const waits = {
   host: ["Waits for its host", "its host"], disk: ["Waits for space on disk", "space on disk"],
-  store: ["Waits for its store", "its store"], replicas: ["Waits for replicas of Redis", "replicas of Redis"],
+  store: ["Waits for its store", "its store"], gate: ["Waits for its gate", "its gate"], replicas: ["Waits for replicas of Redis", "replicas of Redis"],
 };
 /// Why a job waits: `waiting` of its record, or a sentence about what a queued job waits for.
 export const waitsFor = (reason) => waits[reason]?.[0] ?? `Waits for ${reason}`;

@@ -26,6 +26,7 @@ extension Bottleneck {
         case .kind: return "no worker does jobs of the kind \(name ?? "")"
         case .disk: return "there is no space on disk"
         case .store: return "the store does not answer"
+        case .gate: return "the gate: --gate-limit files at once, and its own duration"
         case .replicas: return "replicas of Redis have not confirmed the end"
         }
     }

@@ -98,7 +98,7 @@ struct SegmentFetcher {
             case .tick:
                 let time = now
                 // A download that waits for a connection to its host is not slow.
-                let isHeld = holds.isLarge || download.io.waitingSince != nil
+                let isHeld = holds.isLarge || download.io.wait?.reason == .host
                 if floor?.isTooSlow(arrived: download.transferred, isHeld: isHeld, now: time) == true {
                     return .failure(.failed(floor!.failure))
                 }
