@@ -144,6 +144,8 @@ import Testing
             }
             if role == "operator" {
                 #expect(try await !roles.cli(role, ["LINDEX", key("jobs"), "-1"]).contains("NOPERM"))
+                let destroy = ["XGROUP", "DESTROY", key("log"), "unused"]
+                #expect(try await !roles.cli(role, destroy).contains("NOPERM"))
             }
             #expect(try await !roles.cli(role, ["XREAD", "STREAMS", key("log"), "0"]).contains("NOPERM"))
             let watch = try roles.start(role, ["watch"])
@@ -167,7 +169,8 @@ import Testing
             for command in [
                 ["XGROUP", "CREATE", key("log"), "billing", "0"],
                 ["XREADGROUP", "GROUP", "billing", "one", "COUNT", "1", "STREAMS", key("log"), ">"],
-                ["XACK", key("log"), "billing", "1-1"], ["XAUTOCLAIM", key("log"), "billing", "two", "60000", "0"],
+                ["XACK", key("log"), "billing", "1-1"], ["XPENDING", key("log"), "billing"],
+                ["XAUTOCLAIM", key("log"), "billing", "two", "60000", "0"],
                 ["XRANGE", key("log"), "-", "+"], ["XREAD", "STREAMS", key("log"), "0"],
             ] {
                 #expect(try await !roles.cli(role, command).contains("NOPERM"), "\(command)")
