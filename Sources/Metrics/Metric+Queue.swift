@@ -72,7 +72,7 @@ extension Metric {
     package static let queueConsumerLag = gauge(
         "haul_queue_consumer_lag", by: "queue", "group",
         help: "Events of the stream that no consumer of the group has taken yet; the 20 groups that are farthest "
-            + "behind. Absent if Redis does not know it.")
+            + "behind. Absent if Redis does not know it, as after a restart until the group has read the whole stream.")
     package static let queueConsumerLagRatio = gauge(
         "haul_queue_consumer_lag_ratio", by: "queue", "group",
         help: "The lag as a part of what the stream may keep, of the partition where it is largest. Beyond 1 the group "
