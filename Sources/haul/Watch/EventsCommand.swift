@@ -23,6 +23,9 @@ struct EventsCommand: AsyncParsableCommand {
             }
             age = milliseconds
         }
+        if let id = ids.first(where: { !JobField.isID($0.hasPrefix("batch/") ? String($0.dropFirst(6)) : $0) }) {
+            throw ExitStatus.printing(.usage, "\"\(id.printable)\" is neither a job's id nor batch/NAME")
+        }
         let queue = try await common.connect()
         let (limit, now) = (try await queue.eventStream(), try await queue.time())
         if let age, let oldest = try await queue.oldestLoggedEvent(), oldest > now - age {
@@ -34,7 +37,8 @@ struct EventsCommand: AsyncParsableCommand {
         if limit == nil, follow || reader.ends.allSatisfy({ $0.last == nil }) {
             throw ExitStatus.printing(
                 .usage,
-                "the queue \(queue.name) keeps no events: haul queue set event_stream 100000 keeps the last 100000")
+                "the queue \(queue.name) keeps no events: haul queue set event_stream 100000 --queue \(queue.name) keeps the last 100000"
+            )
         }
         guard follow else { return }
         // Whatever came after the reading above is later than its last entry, or than its beginning.
