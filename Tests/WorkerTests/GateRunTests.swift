@@ -47,7 +47,7 @@ import Testing
             var running: [JobRecord] = []
             try await eventually("both to wait for the gate") {
                 running = try await [bench.fleet.queue.job("a"), bench.fleet.queue.job("b")].compactMap(\.self)
-                return running.allSatisfy { $0.state == .running && $0["waiting"] == "gate" }
+                return running.count == 2 && running.allSatisfy { $0.state == .running && $0["waiting"] == "gate" }
             }
             let load = QueueLoad(
                 stats: try await bench.fleet.queue.stats(), workers: [], settings: [:], limits: [:], backoffs: [:],
