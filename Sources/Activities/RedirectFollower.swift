@@ -50,6 +50,9 @@ struct RedirectFollower: Sendable {
     /// Conditions that are sent only to the URL of this `WebURL.resource`, because no other server knows what they are
     /// about.
     var conditions: (resource: String, fields: [HeaderField])?
+    /// False for a webhook: its receiver has to answer itself, as Standard Webhooks demand. A redirect may lose the body
+    /// (303), or lead it to a server that cannot verify it and answers 200 all the same, such as a page for signing in.
+    var followsRedirects = true
     /// After a 301 or 302 a POST is sent again with its body, as after a 307 or 308, so that an uploaded file arrives.
     var repeatsPOST = false
     /// A server that has the entity only in a compressed form responds with 406 to `Accept-Encoding: identity`. Then
@@ -97,7 +100,7 @@ struct RedirectFollower: Sendable {
                 request.headers.removeAll { $0 == .identity }
                 transfer = try await send(request, to: current)
             }
-            guard [301, 302, 303, 307, 308].contains(transfer.head.status),
+            guard followsRedirects, [301, 302, 303, 307, 308].contains(transfer.head.status),
                 let location = transfer.head.headers["location"]
             else {
                 return (transfer, FinalURL(url: current, origin: origin, cookies: cookies))

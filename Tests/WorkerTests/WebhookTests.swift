@@ -59,6 +59,31 @@ struct WebhookTests {
             event["event"]?.string == "completed" && event["id"]?.string == "film" && event["file"]?.string == "film")
     }
 
+    @Test(
+        "a webhook follows no redirect, whose target could take it without its body and answer 200",
+        arguments: [301, 302, 303, 307, 308])
+    func redirect(_ status: Int) async throws {
+        let origin = try OriginServer { request in
+            request.path == "/hook" ? OriginReply(status, headers: [("Location", "/sign-in")]) : OriginReply(200)
+        }
+        let secret = TemporaryDirectory()
+        try Data((Self.key + "\n").utf8).write(to: URL(filePath: secret.file("billing")))
+        let fleet = try await Fleet()
+        let worker = try fleet.worker("w") { $0.webhookSecrets = ["billing": secret.file("billing")] }
+        let running = Task { try await worker.run() }
+        try await fleet.push(
+            #"{"kind":"request","id":"a","url":"\#(origin.url("/hook"))","method":"POST","json":1,"webhook":"billing","retries":0}"#
+        )
+        try await fleet.wait("a", for: .failed)
+        running.cancel()
+        try await running.value
+        #expect(origin.requests.map(\.path) == ["/hook"])
+        let job = try #require(try await fleet.queue.job("a"))
+        #expect(job["error"] == "http_\(status)")
+        #expect(
+            job["message"]?.contains("to /sign-in; a webhook follows no redirect") == true, "\(job["message"] ?? "")")
+    }
+
     @Test("a worker without the secret sends nothing, and tries again later") func missing() async throws {
         let origin = try OriginServer { _ in OriginReply(204) }
         let fleet = try await Fleet()

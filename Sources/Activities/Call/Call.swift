@@ -148,7 +148,7 @@ package final class Call: Activity {
         var follower = RedirectFollower(
             engine: context.engine, template: template, custom: request.headers + (try signature()),
             digests: DigestSession(), cookies: assignment.cookies, trace: io.trace,
-            authentication: context.authentication, repeatsPOST: request.isWebhook)
+            authentication: context.authentication, followsRedirects: !request.isWebhook)
         let hasCoding = request.headers.contains { $0.name.lowercased() == "accept-encoding" }
         if let stored = conditionalResponse, !conditions.isEmpty { follower.conditions = (stored.resource, conditions) }
         var (transfer, finalURL): (Transfer, FinalURL)
@@ -183,7 +183,12 @@ package final class Call: Activity {
         }
         guard job.request.expects(head.status) else {
             state.withLock { $0.response = response }
-            let failure = responseStorage.refusal(head)
+            var failure = responseStorage.refusal(head)
+            if request.isWebhook, (301...308).contains(head.status), let location = head.headers["location"] {
+                failure.message =
+                    "the server redirects (\(head.status)) to \(MaskedURL.text(location)); a webhook follows no redirect: "
+                    + "name the address itself"
+            }
             if head.status == 429 || head.status == 503 {
                 context.hosts.backOff(host, retryAfter: failure.retryAfter)
             }
