@@ -65,7 +65,8 @@ final class Downloads: Sendable {
         try Self.checkCertificates(new)
         let keys = try Self.webhookKeys(new)
         hosts.setMax(new.connectionsPerHost)
-        let (old, limit) = state.withLock { state in
+        let (old, limit, hasNewKeys) = state.withLock { state in
+            let hasNewKeys = state.context.webhookKeys != keys
             state.context.connections = new.connections
             state.context.maxFileSize = new.maxFileSize
             state.context.webhookKeys = keys
@@ -77,12 +78,15 @@ final class Downloads: Sendable {
                 state.context.limit = new.limitRate.map { TokenBucket(bytesPerSecond: $0) }
             }
             defer { state.configuration = state.configuration.applying(new) }
-            return (state.configuration, limit)
+            return (state.configuration, limit, hasNewKeys)
         }
         // Downloads that run keep their bucket, so that the new rate holds for them, too.
         if let rate = new.limitRate { limit?.setRate(bytesPerSecond: rate) }
         await engine.trust(new.certificateAuthorities, showing: new.clientCertificate)
-        return (old.changes(to: old.applying(new)), old.applying(new).changes(to: new))
+        var applied = old.changes(to: old.applying(new))
+        // A secret is replaced in its file, and the option stays the same.
+        if hasNewKeys, !applied.contains("webhook-secret") { applied.append("webhook-secret") }
+        return (applied, old.applying(new).changes(to: new))
     }
 
     /// - Throws: `Failure` for the operator, if the authorities, the client certificate or the proxy cannot be used.

@@ -84,6 +84,26 @@ struct WebhookTests {
             job["message"]?.contains("to /sign-in; a webhook follows no redirect") == true, "\(job["message"] ?? "")")
     }
 
+    @Test("a secret that is replaced in its file is named by the reload") func reloaded() async throws {
+        let secret = TemporaryDirectory()
+        let file = URL(filePath: secret.file("billing"))
+        try Data((Self.key + "\n").utf8).write(to: file)
+        let fleet = try await Fleet()
+        var configuration: WorkerConfiguration?
+        let worker = try fleet.worker("w") {
+            $0.webhookSecrets = ["billing": secret.file("billing")]
+            configuration = $0
+        }
+        let running = Task { try await worker.run() }
+        let same = try #require(configuration)
+        #expect(try await worker.apply(same).applied.isEmpty)
+        try Data("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD\n\(Self.key)\n".utf8).write(to: file)
+        #expect(try await worker.apply(same).applied == ["webhook-secret"])
+        #expect(try await worker.apply(same).applied.isEmpty)
+        running.cancel()
+        try await running.value
+    }
+
     @Test("a worker without the secret sends nothing, and tries again later") func missing() async throws {
         let origin = try OriginServer { _ in OriginReply(204) }
         let fleet = try await Fleet()

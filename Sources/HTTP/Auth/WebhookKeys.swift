@@ -3,7 +3,7 @@ import Glibc
 package import HaulContract
 
 /// The keys of one secret, with which requests are signed by Standard Webhooks (https://www.standardwebhooks.com).
-package struct WebhookKeys: Sendable {
+package struct WebhookKeys: Sendable, Equatable {
     /// While a key is being replaced there are two, and each request has a signature of both.
     private let keys: [[UInt8]]
 
