@@ -7,9 +7,9 @@ public struct QueueStatistics: Sendable, Equatable {
     public let counts: [JobState: Int]
     /// The number of rejected elements that Redis keeps, at most the newest 1000.
     public let rejected: Int
-    /// Whether the queue is paused: no job starts.
+    /// Whether the queue, or one of its partitions, is paused: no job starts there.
     public let isPaused: Bool
-    /// The maximum number of jobs that run at once over all workers. nil if only the workers' slots limit it.
+    /// The maximum number of jobs that run at once over all workers, in each partition. nil if only the workers' slots limit it.
     public let maxRunning: Int?
     /// The number of workers that have sent a heartbeat in the last 10 seconds. If it is 0, pushed jobs wait.
     public let workers: Int

@@ -4,7 +4,7 @@ import HaulRedis
 /// The settings of a queue: docs/operate/queues.md. nil means that a setting is not set, or
 /// that its value in Redis is not valid and so has no effect.
 public struct QueueSettings: Sendable, Equatable {
-    /// Whether the queue is paused: no job starts.
+    /// Whether the queue, or one of its partitions, is paused: no job starts there.
     public var isPaused = false
     /// The maximum number of jobs that run at once, over all workers.
     public var maxRunning: Int?

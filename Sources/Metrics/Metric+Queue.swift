@@ -19,7 +19,8 @@ extension Metric {
             + "as many as it has taken.")
     package static let queueSlotsTaken = gauge(
         "haul_queue_slots_taken", by: "queue", help: "Of these, slots that have a job now.")
-    package static let queuePaused = gauge("haul_queue_paused", by: "queue", help: "1 if no jobs are started.")
+    package static let queuePaused = gauge(
+        "haul_queue_paused", by: "queue", help: "1 if no jobs are started, in one partition or in all.")
     package static let queueMaxRunning = gauge(
         "haul_queue_max_running", by: "queue",
         help: "The maximum number of jobs that may run at once; absent without a limit.")

@@ -23,6 +23,8 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
 
     package var code: Code
     package var message: String
+    /// Whether a change of all partitions of a queue has reached some of them.
+    package var isPartial = false
 
     /// The address in a MOVED reply: the node that serves the slot.
     private(set) var redirectTarget: Substring?

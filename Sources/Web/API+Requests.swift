@@ -300,10 +300,28 @@ extension API {
         let changes = try SettingsJSON.changes(try Self.read(body))
         let names = changes.map(\.description).joined(separator: " ")
         (change.action, change.settings) = ("set", AuditLog.truncated(names, to: 500))
-        for change in changes { try await change.make(in: reader.queue) }
+        var made: [String] = []
+        do throws(RedisError) {
+            for change in changes {
+                do throws(RedisError) { try await change.make(in: reader.queue) } catch {
+                    if error.isPartial { made.append(change.description) }
+                    throw error
+                }
+                made.append(change.description)
+            }
+        } catch {
+            await reader.forgetLimits()
+            await reads.expireAll()
+            guard !made.isEmpty else { throw error }
+            change.settings = AuditLog.truncated(made.joined(separator: " "), to: 500)
+            await reader.queue.record(change)
+            let names = made.map { $0.prefix { $0 != "=" } }.joined(separator: ", ")
+            let rest = changes.dropFirst(made.count).isEmpty ? "" : "; the others were not set"
+            throw RedisError(error.code, "\(error.message). Set so far: \(names)\(rest)")
+        }
         await reader.forgetLimits()
         await reads.expireAll()
-        return Self.json(200, SettingsJSON.text(try await reader.queue.configuration(), isOperator: true))
+        return Self.json(200, try await SettingsJSON.text(of: reader.queue, isOperator: true))
     }
 
     static func read(_ body: [UInt8]) throws(APIError) -> JSON {

@@ -127,7 +127,7 @@ struct API: Sendable {
         case ("settings", 3):
             let isOperator = caller.role == .operator
             return Resource(key: "\(key) \(isOperator)", age: .milliseconds(900)) {
-                SettingsJSON.text(try await reader.queue.configuration(), isOperator: isOperator)
+                try await SettingsJSON.text(of: reader.queue, isOperator: isOperator)
             }
         case ("batches", 3):
             let start = Int(try query.integer("from", in: 0...100_000_000, else: 0))

@@ -43,6 +43,7 @@ package actor QueueReaderCache {
         json.set("rejected", stats.rejected)
         json.set("batches", try await queue.batchCount())
         json.set("paused", stats.isPaused)
+        if stats.isPartlyPaused { json.set("paused_partitions", stats.pausedPartitions) }
         if stats.isPaused, let change = try await queue.changeThatPaused() {
             json.set("paused_by", change.by)
             json.set("paused_at", change.at)

@@ -8,8 +8,15 @@ enum SettingsJSON {
     ///
     /// - Parameter isOperator: False for a viewer, who does not see the values of header fields and queries, nor
     ///   secrets in URLs.
-    static func text(
-        _ found: (settings: [String: String], defaults: [String: String], limits: [String: String]), isOperator: Bool
+    static func text(of queue: Queue, isOperator: Bool) async throws(RedisError) -> String {
+        text(
+            try await queue.configuration(), isOperator: isOperator,
+            differing: try await queue.differences().map(\.label))
+    }
+
+    private static func text(
+        _ found: (settings: [String: String], defaults: [String: String], limits: [String: String]), isOperator: Bool,
+        differing: [String]
     ) -> String {
         var json = JSONObject()
         var ignored: [String] = []
@@ -55,6 +62,10 @@ enum SettingsJSON {
         }
         if !ignored.isEmpty {
             json.set("ignored", json: "[\(ignored.sorted().map(JSON.quoted).joined(separator: ","))]")
+        }
+        // Not the same in all partitions: a change did not reach all of them.
+        if !differing.isEmpty {
+            json.set("differs", json: "[\(differing.sorted().map(JSON.quoted).joined(separator: ","))]")
         }
         return json.text
     }

@@ -233,7 +233,7 @@ struct PartitionFixture {
         #expect(try await f.queue.stats().workers == 1)
 
         try await f.queue.set(.paused, to: "1")
-        #expect(try await f.queue.startLimits().isPaused)
+        #expect(try await f.queue.startLimits().allSatisfy(\.isPaused))
         #expect(try await f.claim(worker) == nil)
         try await f.queue.set(.paused, to: nil)
 

@@ -160,7 +160,7 @@ import Testing
             #expect(names("New" + kind.rawValue.capitalized) == Set(fields).subtracting(["t"]))
         }
         let settings = Set(QueueSetting.fixed.map(\.name) + ["base", "defaults", "limits", "quiet"])
-        #expect(names("SettingsChange") == settings && names("Settings") == settings.union(["ignored"]))
+        #expect(names("SettingsChange") == settings && names("Settings") == settings.union(["ignored", "differs"]))
         for field in ["status", "headers", "body", "body_base64", "files", "response_dropped"] {
             #expect(names("Job").contains(field), "\(field)")
         }

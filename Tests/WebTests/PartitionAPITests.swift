@@ -48,6 +48,25 @@ import Testing
         #expect(try await reads() - before <= 10)
     }
 
+    @Test("a pause and settings that have not reached all partitions are shown, whichever partition has them")
+    func partial()
+        async throws
+    {
+        let fixture = try await WebFixture { $0.queues = [QueueName("films#4")!] }
+        let queue = Queue(QueueName("films#4")!, redis: fixture.queue.redis)
+        try await queue.partitions[3].set(.paused, to: "1")
+        try await queue.partitions[2].setLimit(of: "h", to: #"{"connections":2}"#)
+        let overview = await fixture.get("/api/queues/films%234").json
+        #expect(overview?["paused"]?.bool == true && overview?["paused_partitions"]?.integer == 1)
+        let settings = await fixture.get("/api/queues/films%234/settings").json
+        #expect(settings?["paused"]?.bool == true)
+        #expect(settings?["differs"]?.array?.compactMap(\.string) == ["limits.h", "paused"])
+        let changed = await fixture.send(
+            "PATCH", "/api/queues/films%234/settings", #"{"paused":true,"limits":{"h":null}}"#)
+        #expect(changed.status == 200 && changed.json?["differs"] == nil, "\(changed)")
+        #expect(await fixture.get("/api/queues").json?["queues"]?.array?.first?["paused"]?.bool == true)
+    }
+
     @Test("the partitions are one queue, whose jobs are pushed, listed, found and cancelled") func life() async throws {
         let fixture = try await WebFixture { $0.queues = [QueueName("films#4")!] }
         let queue = Queue(QueueName("films#4")!, redis: fixture.queue.redis)

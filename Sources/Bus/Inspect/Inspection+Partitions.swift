@@ -13,23 +13,14 @@ extension Inspection {
     /// Settings, defaults and limits that are not the same in all partitions: a command was interrupted, or another client has
     /// written one partition by hand.
     private static func differences(of queue: Queue) async throws(RedisError) -> [Finding] {
-        let all = try await queue.each { part throws(RedisError) in
-            let (settings, defaults, limits) = try await part.configuration()
-            return ["settings": settings, "defaults": defaults, "limits": limits]
-        }
-        var findings: [Finding] = []
-        for (kind, first) in all[0].sorted(by: { $0.key < $1.key }) {
-            for (part, others) in zip(queue.partitions, all).dropFirst() {
-                let other = others[kind] ?? [:]
-                for name in Set(first.keys).union(other.keys).sorted() where first[name] != other[name] {
-                    findings.append(
-                        Finding(
-                            part.keys.prefix + kind, "\(name) is not the same as in \(queue.partitions[0].name)",
-                            "haul queue set or unset with --queue '\(queue.name)' writes it to all partitions"))
-                }
+        try await queue.differences().flatMap { difference in
+            zip(queue.partitions, difference.values).dropFirst().filter { $1 != difference.values[0] }.map { part, _ in
+                Finding(
+                    part.keys.prefix + difference.hash,
+                    "\(difference.name) is not the same as in \(queue.partitions[0].name)",
+                    "haul queue set or unset with --queue '\(queue.name)' writes it to all partitions")
             }
         }
-        return findings
     }
 
     /// The same queue with another number of partitions, or with none. A producer or a worker has the wrong number, or the
@@ -39,20 +30,26 @@ extension Inspection {
         for name in try await QueueName.all(on: queue.redis)
         where name.base == queue.name.base && name != queue.name.whole {
             let other = Queue(name, redis: Redis(queue.redis.url, name: queue.redis.name))
-            let stats: QueueStats
-            do throws(RedisError) { stats = try await other.stats() } catch {
+            let (stats, schedules): (QueueStats, Int)
+            do throws(RedisError) {
+                (stats, schedules) = (try await other.stats(), try await other.scheduleCount())
+            } catch {
                 await other.close()
                 if error.code == .noPermission { continue }
                 throw error
             }
             await other.close()
             let jobs = [JobState.queued, .scheduled, .running, .paused].reduce(0) { $0 + (stats.counts[$1] ?? 0) }
-            guard stats.workers > 0 || jobs > 0 else { continue }
+            guard stats.workers > 0 || jobs > 0 || schedules > 0 else { continue }
             let workers = stats.workers == 1 ? "1 worker serves it" : "\(stats.workers) workers serve it"
             findings.append(
                 Finding(
-                    "the queue \(name)", "\(workers), and \(jobs) of its jobs have not ended, beside \(queue.name)",
-                    "give all workers and producers the same number of partitions, and drain the other queue"))
+                    "the queue \(name)",
+                    "\(workers), and \(jobs) of its jobs have not ended, "
+                        + (schedules == 0 ? "" : "with \(schedules == 1 ? "1 schedule" : "\(schedules) schedules"), ")
+                        + "beside \(queue.name)",
+                    "give all workers and producers the same number of partitions, and drain the other queue"
+                        + (schedules == 0 ? "" : "; add its schedules to this one, and remove them there")))
         }
         return findings
     }

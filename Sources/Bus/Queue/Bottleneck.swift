@@ -41,7 +41,7 @@ package struct Bottleneck: Sendable, Equatable {
     }
 
     package let cause: Cause
-    /// The host, the group or the kind.
+    /// The host, the group or the kind. Of a pause how many partitions have it, if others do not.
     package var name: String?
     /// How many queued jobs it keeps from starting.
     package var queued = 0
@@ -67,7 +67,9 @@ package struct Bottleneck: Sendable, Equatable {
         JSONMember(
             "cause", .choice(Cause.allCases.map(\.rawValue)), "What it is: docs/operate/queues.md explains each.",
             isAlways: true),
-        JSONMember("name", .text, "The host, the group or the kind."),
+        JSONMember(
+            "name", .text,
+            "The host, the group or the kind; of a pause, how many partitions have it, unless all have it."),
         JSONMember("queued", .integer, "How many queued jobs it keeps from starting.", isAlways: true),
         JSONMember("running", .integer, "How many running jobs it slows.", isAlways: true),
         JSONMember("limit", .integer, "The limit: a number of jobs or slots, or bytes per second."),

@@ -114,8 +114,7 @@ extension Queue {
     /// Sets the limits of a host or a group, JSON as in `haul:{NAME}:limits`; nil removes them. The value is not checked.
     package func setLimit(of host: String, to value: String?) async throws(RedisError) {
         guard partitions.isEmpty else {
-            _ = try await each { queue throws(RedisError) in try await queue.setLimit(of: host, to: value) }
-            return
+            return try await changeAll { queue throws(RedisError) in try await queue.setLimit(of: host, to: value) }
         }
         if let value {
             try await redis.send(Command("HSET", keys.limits, host, value))

@@ -146,8 +146,7 @@ extension Queue {
     /// Sets a field of the queue's settings; nil deletes it. The value is not checked.
     package func setSetting(_ name: String, to value: String?) async throws(RedisError) {
         guard partitions.isEmpty else {
-            _ = try await each { queue throws(RedisError) in try await queue.setSetting(name, to: value) }
-            return
+            return try await changeAll { queue throws(RedisError) in try await queue.setSetting(name, to: value) }
         }
         if let value {
             try await redis.send(Command("HSET", keys.settings, name, value))

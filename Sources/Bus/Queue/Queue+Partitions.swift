@@ -50,26 +50,68 @@ extension Queue {
     private func each<T: Sendable>(
         _ numbers: [Int], _ body: @escaping @Sendable (Queue, Int) async throws(RedisError) -> T
     ) async throws(RedisError) -> [T] {
-        let results = await withTaskGroup(of: (Int, Result<T, RedisError>).self) { group in
+        try await results(numbers, body).map { result throws(RedisError) in try result.get() }
+    }
+
+    /// What became of `body` in each of some partitions, in their order. The errors name the partition.
+    func results<T: Sendable>(
+        _ numbers: [Int], _ body: @escaping @Sendable (Queue, Int) async throws(RedisError) -> T
+    ) async -> [Result<T, RedisError>] {
+        await withTaskGroup(of: (Int, Result<T, RedisError>).self) { group in
             for (position, number) in numbers.enumerated() {
                 group.addTask {
                     do throws(RedisError) {
                         return (position, .success(try await body(partitions[number], number)))
-                    } catch { return (position, .failure(error)) }
+                    } catch {
+                        guard error.code != .cancelled else { return (position, .failure(error)) }
+                        let message = "the partition \(partitions[number].name): \(error.message)"
+                        return (position, .failure(RedisError(error.code, message)))
+                    }
                 }
             }
-            var results = [Result<T, RedisError>?](repeating: nil, count: numbers.count)
+            var results = [Result<T, RedisError>](repeating: .failure(.clientClosed), count: numbers.count)
             for await (position, result) in group { results[position] = result }
             return results
         }
-        var values: [T] = []
+    }
+
+    /// Makes a change in all partitions. Those that do not answer do not keep it from the others: an operator who pauses
+    /// a queue during a failure wants it to reach as many as it can.
+    ///
+    /// - Throws: An error that says where the change was not made. It is partial if it was made in some partitions.
+    func changeAll(
+        _ body: @escaping @Sendable (Queue) async throws(RedisError) -> Void
+    ) async throws(RedisError) {
+        let numbers = Array(partitions.indices)
+        let results = await results(numbers) { queue, _ throws(RedisError) in try await body(queue) }
+        var (failed, first): ([String], RedisError?) = ([], nil)
         for (number, result) in zip(numbers, results) {
-            do throws(RedisError) { if let value = try result?.get() { values.append(value) } } catch {
-                guard error.code != .cancelled else { throw error }
-                throw RedisError(error.code, "the partition \(partitions[number].name): \(error.message)")
-            }
+            guard case .failure(let error) = result else { continue }
+            guard error.code != .cancelled else { throw error }
+            failed.append(partitions[number].name.text)
+            first = first ?? error
         }
-        return values
+        guard var error = first, failed.count < numbers.count else {
+            if let first { throw first }
+            return
+        }
+        error.isPartial = true
+        let names = failed.prefix(8).joined(separator: ", ") + (failed.count > 8 ? " and \(failed.count - 8) more" : "")
+        error.message =
+            "\(numbers.count - failed.count) of the \(numbers.count) partitions of \(name) have the change, but not \(names) "
+            + "(\(error.message)). Make the same change again when all of them answer"
+        throw error
+    }
+
+    /// Makes a change and records who made it, even if it has reached only some partitions.
+    package func change(
+        _ record: ChangeRecord, _ make: () async throws(RedisError) -> Void
+    ) async throws(RedisError) {
+        do throws(RedisError) { try await make() } catch {
+            if error.isPartial { await self.record(record) }
+            throw error
+        }
+        await self.record(record)
     }
 
     /// Reads something of each job from the partition that knows it, or else from one that has a trace of it.
@@ -197,10 +239,22 @@ extension Queue {
 }
 
 extension QueueStats {
-    /// The figures of a whole queue. Settings are those of the first partition, because all have the same.
+    /// The figures of a whole queue. It counts as paused if a partition is paused, because jobs stand still there.
     init(joining parts: [QueueStats]) {
         self = parts[0]
         partitions = parts.count
+        pausedPartitions = parts.count { $0.isPaused }
+        isPaused = pausedPartitions > 0
+        maxRunning = parts.compactMap(\.maxRunning).min()
+        let limits = parts.compactMap(\.maxRunning)
+        allowedRunning =
+            limits.count < parts.count
+            ? nil
+            : limits.reduce(Int64(0)) { sum, limit in
+                let (total, overflows) = sum.addingReportingOverflow(Int64(limit))
+                return overflows ? .max : total
+            }
+        queuedInPaused = parts.reduce(0) { $0 + ($1.isPaused ? $1.waiting.count : 0) }
         for (number, part) in parts.enumerated().dropFirst() {
             counts.merge(part.counts) { $0 + $1 }
             rejected += part.rejected

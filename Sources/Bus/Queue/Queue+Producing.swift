@@ -49,6 +49,14 @@ extension Element {
     }
 }
 
+/// What became of a push of several jobs.
+package struct PushReport: Sendable {
+    /// The timestamps of the jobs that are certainly pushed, unix ms, by their ids.
+    package var timestamps: [String: Int64] = [:]
+    /// Why others are not, or perhaps not, pushed; nil if all are.
+    package var error: RedisError?
+}
+
 extension Queue {
     /// Puts jobs at the end of the queue, with the present time by Redis' clock as `at`, so that they are in one order
     /// with operations.
@@ -56,18 +64,48 @@ extension Queue {
     /// - Returns: The timestamp of each push, unix ms, by the id of the job.
     @discardableResult
     package func push(now elements: [Element]) async throws(RedisError) -> [String: Int64] {
+        let report = await report(ofPushing: elements)
+        if let error = report.error { throw error }
+        return report.timestamps
+    }
+
+    /// The same, and says after an error which jobs are pushed: those of other partitions, or of earlier calls.
+    package func report(ofPushing elements: [Element]) async -> PushReport {
         guard partitions.isEmpty else {
             let placed = Dictionary(grouping: elements, by: placement)
-            let times = try await each { queue throws(RedisError) in
-                try await queue.push(now: placed[queue.name.partition ?? 0] ?? [])
+            let results = await results(placed.keys.sorted()) { queue, number throws(RedisError) in
+                let report = await queue.report(ofPushing: placed[number] ?? [])
+                // The error gets the name of the partition, unless some of its jobs are pushed.
+                if let error = report.error, report.timestamps.isEmpty { throw error }
+                return report
             }
-            return times.reduce(into: [:]) { $0.merge($1, uniquingKeysWith: max) }
+            var joined = PushReport()
+            for result in results {
+                do throws(RedisError) {
+                    let report = try result.get()
+                    joined.timestamps.merge(report.timestamps, uniquingKeysWith: max)
+                    joined.error = joined.error ?? report.error
+                } catch { joined.error = joined.error ?? error }
+            }
+            return joined
         }
-        guard !elements.isEmpty else { return [:] }
-        let timestamp = try await timestamp(of: .push(elements.map(\.id)))
-        let made = elements.map { $0.made(at: timestamp) }
-        try await push(made)
-        return Dictionary(made.map { ($0.id, $0.timestamp ?? timestamp) }) { max($0, $1) }
+        var report = PushReport()
+        guard !elements.isEmpty else { return report }
+        do throws(RedisError) {
+            let timestamp = try await timestamp(of: .push(elements.map(\.id)))
+            let made = elements.map { $0.made(at: timestamp) }
+            let pages = Array(made.chunks(ofCount: 500))
+            let replies = try await redis.pipeline(
+                pages.map { .command(Command(arguments: ["LPUSH", keys.jobs] + $0.map(\.text))) })
+            for (page, reply) in zip(pages, replies) {
+                do throws(RedisError) { _ = try reply.get() } catch {
+                    report.error = report.error ?? error
+                    continue
+                }
+                report.timestamps.merge(page.map { ($0.id, $0.timestamp ?? timestamp) }, uniquingKeysWith: max)
+            }
+        } catch { report.error = error }
+        return report
     }
 
     /// Puts jobs at the end of the queue by LPUSH, of at most 500 jobs each, in one round trip.

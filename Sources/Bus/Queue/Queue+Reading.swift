@@ -6,7 +6,14 @@ package struct QueueStats: Sendable {
     package var counts: [JobState: Int] = [:]
     package var rejected = 0
     package var isPaused = false
+    /// In how many partitions it is paused.
+    package var pausedPartitions = 0
+    /// How many jobs wait in the partitions that are paused.
+    package var queuedInPaused = 0
+    /// The lowest one of the partitions.
     package var maxRunning: Int?
+    /// How many jobs the partitions let run at once, together; nil if one has no limit.
+    package var allowedRunning: Int64?
     /// How many partitions the queue has. Each has the limits of the settings for itself.
     package var partitions = 1
     /// Where the queued elements wait.
@@ -21,6 +28,10 @@ package struct QueueStats: Sendable {
     package var now: Int64 = 0
     /// When a worker last ticked, unix ms by Redis' clock; nil if none ever did.
     package var lastTick: Int64?
+    /// Whether a pause has reached only some partitions. The same setting, made again, reaches all.
+    package var isPartlyPaused: Bool { isPaused && pausedPartitions < partitions }
+    /// Where the queue is paused, behind "paused" in a sentence; empty if it is paused as a whole.
+    package var scopeOfPause: String { isPartlyPaused ? " in \(pausedPartitions) of \(partitions) partitions" : "" }
 }
 
 extension Queue {
@@ -188,10 +199,12 @@ extension Queue {
         return try await redis.send(Command("ZCOUNT", keys.workers, timestamp, "+inf")).int ?? 0
     }
 
-    /// The settings that may keep all jobs from starting. `maxRunning` is nil if there is no such limit.
-    package func startLimits() async throws(RedisError) -> (isPaused: Bool, maxRunning: Int?) {
-        guard partitions.isEmpty else { return try await partitions[0].startLimits() }
-        return try await Self.startLimits(redis.send(Command("HMGET", keys.settings, "paused", "max_running")))
+    /// The settings that may keep all jobs from starting, of each partition. `maxRunning` is nil if there is no limit.
+    package func startLimits() async throws(RedisError) -> [(isPaused: Bool, maxRunning: Int?)] {
+        guard partitions.isEmpty else {
+            return try await each { queue throws(RedisError) in try await queue.startLimits()[0] }
+        }
+        return [try await Self.startLimits(redis.send(Command("HMGET", keys.settings, "paused", "max_running")))]
     }
 
     private static func startLimits(_ reply: RedisValue) -> (isPaused: Bool, maxRunning: Int?) {
@@ -226,6 +239,8 @@ extension Queue {
         let others = replies[states.count...].map { $0 }
         stats.rejected = try others[0].get().int ?? 0
         (stats.isPaused, stats.maxRunning) = Self.startLimits(try others[1].get())
+        stats.pausedPartitions = stats.isPaused ? 1 : 0
+        stats.allowedRunning = stats.maxRunning.map(Int64.init)
         stats.isKnown =
             stats.rejected > 0 || stats.counts.values.contains { $0 > 0 } || others[2].int ?? 0 > 0
             || others[3].int ?? 0 > 0 || others[4].string != nil

@@ -38,8 +38,7 @@ extension Queue {
     /// value is not checked.
     package func set(_ name: QueueDefault, to value: String?) async throws(RedisError) {
         guard partitions.isEmpty else {
-            _ = try await each { queue throws(RedisError) in try await queue.set(name, to: value) }
-            return
+            return try await changeAll { queue throws(RedisError) in try await queue.set(name, to: value) }
         }
         if let value {
             try await redis.send(Command("HSET", keys.defaults, name.name, value))
@@ -50,19 +49,60 @@ extension Queue {
 
     /// The hash of the queue's settings.
     package func settings() async throws(RedisError) -> [String: String] {
-        guard partitions.isEmpty else { return try await partitions[0].settings() }
+        guard partitions.isEmpty else {
+            return try await each { queue throws(RedisError) in try await queue.settings() }
+                .reduce(into: [:]) { $0.merge($1) { first, _ in first } }
+        }
         return try await redis.send(Command("HGETALL", keys.settings)).dictionary
     }
 
-    /// The hashes of the queue's settings, defaults and limits of hosts.
+    /// The hashes of the queue's settings, defaults and limits of hosts. If partitions differ, a field has the value of the
+    /// first one that has it.
     package func configuration() async throws(RedisError) -> (
         settings: [String: String], defaults: [String: String], limits: [String: String]
     ) {
-        guard partitions.isEmpty else { return try await partitions[0].configuration() }
+        guard partitions.isEmpty else {
+            var joined: ([String: String], [String: String], [String: String]) = ([:], [:], [:])
+            for one in try await each({ queue throws(RedisError) in try await queue.configuration() }) {
+                joined.0.merge(one.settings) { first, _ in first }
+                joined.1.merge(one.defaults) { first, _ in first }
+                joined.2.merge(one.limits) { first, _ in first }
+            }
+            return joined
+        }
         let replies = try await redis.pipeline([
             .command(Command("HGETALL", keys.settings)), .command(Command("HGETALL", keys.defaults)),
             .command(Command("HGETALL", keys.limits)),
         ])
         return (try replies[0].get().dictionary, try replies[1].get().dictionary, try replies[2].get().dictionary)
     }
+
+    /// The settings, defaults and limits that are not the same in all partitions, sorted: a command was interrupted or
+    /// could not reach all, or another client has written one partition by hand.
+    package func differences() async throws(RedisError) -> [SettingDifference] {
+        guard !partitions.isEmpty else { return [] }
+        let all = try await each { part throws(RedisError) in
+            let (settings, defaults, limits) = try await part.configuration()
+            return ["settings": settings, "defaults": defaults, "limits": limits]
+        }
+        return ["settings", "defaults", "limits"].flatMap { hash in
+            let fields = all.map { $0[hash] ?? [:] }
+            return Set(fields.flatMap(\.keys)).sorted().compactMap { name in
+                let values = fields.map { $0[name] }
+                return Set(values).count > 1 ? SettingDifference(hash: hash, name: name, values: values) : nil
+            }
+        }
+    }
+}
+
+/// A field that partitions of a queue do not agree about.
+package struct SettingDifference: Sendable, Equatable {
+    /// `settings`, `defaults` or `limits`.
+    package let hash: String
+    package let name: String
+    /// The value in each partition; nil where it is not set.
+    package let values: [String?]
+
+    /// The name as the API has it.
+    package var label: String { hash == "settings" || name == QueueDefault.base.name ? name : "\(hash).\(name)" }
 }

@@ -54,7 +54,7 @@ package struct QueueLoad: Sendable {
 
     /// What slows the queue, with what concerns most jobs first; at most twenty.
     package var bottlenecks: [Bottleneck] {
-        let found = [turn].compactMap(\.self) + hosts + groups + kinds + rates + causesOfRunningJobs
+        let found = [pauseOfSome, turn].compactMap(\.self) + hosts + groups + kinds + rates + causesOfRunningJobs
         let sorted = found.filter { $0.queued + $0.running > 0 }.sorted {
             ($1.queued + $1.running, $0.cause.rawValue, $0.name ?? "")
                 < ($0.queued + $0.running, $1.cause.rawValue, $1.name ?? "")
@@ -62,19 +62,26 @@ package struct QueueLoad: Sendable {
         return Array(sorted.prefix(Self.maxCount))
     }
 
+    /// A pause of some partitions. The jobs of the others start.
+    private var pauseOfSome: Bottleneck? {
+        guard stats.isPartlyPaused else { return nil }
+        let name = "\(stats.pausedPartitions) of \(stats.partitions) partitions"
+        return Bottleneck(.paused, name, queued: stats.queuedInPaused)
+    }
+
     /// What keeps jobs from starting that wait only for their turn. A pause and the lack of workers stop all others, too.
     private var turn: Bottleneck? {
         let all = stats.waiting.count
         let queued = all - stats.waiting.deferred.count
         let states = workers.map { WorkerState($0, now: now) }
-        if stats.isPaused { return Bottleneck(.paused, queued: all) }
+        if stats.isPaused, !stats.isPartlyPaused { return Bottleneck(.paused, queued: all) }
         let running = stats.counts[.running] ?? 0
         guard states.contains(.working) else {
             // Jobs of lost workers count as running until another worker requeues them.
             let stopped = states.allSatisfy { $0 == .lost } ? running : 0
             return Bottleneck(.noWorker, queued: all, running: stopped)
         }
-        if let limit = stats.maxRunning.map({ ofAllPartitions(Int64($0)) }), running >= limit {
+        if let limit = stats.allowedRunning, running >= limit {
             return Bottleneck(.maxRunning, queued: queued, limit: limit)
         }
         var slots: Int64? = 0

@@ -30,7 +30,7 @@ export function faults({ overview, hosts, workers }, { path, isOperator, isLive 
         actions: [{ text: "Show workers", path: path("workers") }] });
     }
     if (overview.paused) {
-      found.push({ key: "paused", weight: 10, icon: "paused", tone: "amber", subject: "The queue", text: " is paused",
+      found.push({ key: "paused", weight: 10, icon: "paused", tone: "amber", subject: "The queue", text: overview.paused_partitions ? ` is paused in ${plural(overview.paused_partitions, "partition")}, not in all` : " is paused",
         detail: `${overview.paused_by ? `Paused by ${overview.paused_by}, ${age((now - overview.paused_at) / 1000)} ago. ` : ""}Running jobs go on. ${plural(counts.queued, "job")} ${counts.queued === 1 ? "waits" : "wait"} until it is resumed.`,
         actions: [isOperator && { text: "Resume queue", icon: "play", do: verbs.resumeQueue }] });
     }

@@ -245,7 +245,7 @@ export function overview(context) {
     const { counts, workers } = data;
     const there = workers.working + workers.quiet + workers.ending;
     const hostsFailing = new Set(all.filter(({ key }) => key.startsWith("failed")).map(({ subject }) => subject)).size;
-    const state = data.paused ? "The queue is paused." : hostsFailing ? `${counts.completed > counts.failed ? "Most jobs do well; " : ""}${hostsFailing === 1 ? "one host fails" : `${count(hostsFailing)} hosts fail`}.` : all.length ? "" : counts.running ? "All is well." : "Nothing runs now.";
+    const state = data.paused_partitions ? `The queue is paused in ${plural(data.paused_partitions, "partition")}, not in all.` : data.paused ? "The queue is paused." : hostsFailing ? `${counts.completed > counts.failed ? "Most jobs do well; " : ""}${hostsFailing === 1 ? "one host fails" : `${count(hostsFailing)} hosts fail`}.` : all.length ? "" : counts.running ? "All is well." : "Nothing runs now.";
     redraw(sentence, [data.speed, there, workers.lost, state, context.isLive(), counts.running], () => [
       ...(context.isLive() ? [counts.running ? "Receiving " : "Received "] : [`At ${clock(data.now)} it received `]), el("strong", {}, speed(data.speed)), ` with ${workers.lost ? `${count(there)} of ${plural(there + workers.lost, "worker")}` : plural(there, "worker")}. ${state[0] ? state[0].toUpperCase() + state.slice(1) : ""}`]);
     if (pause) redraw(pause, data.paused, () => [icon(data.paused ? "play" : "pause"), data.paused ? "Resume queue" : "Pause queue"]);

@@ -238,8 +238,9 @@ export function settings({ queue, live, body, title, header, isOperator, ready, 
     redraw(defaultList, entries, () => entries.flatMap(([name, value]) => [el("dt", {}, name === "base" ? "Base of relative URLs" : name),
       el("dd", {}, el("span", { class: "any" }, typeof value === "string" ? value : JSON.stringify(value)), isOperator ? el("button", { type: "button", class: "plain copy", "aria-label": `Remove the default of ${name}`, "data-changes": true, onclick: () => removeDefault(name, value) }, icon("trash")) : null)]));
     ready();
-    ignored.hidden = !now.ignored;
-    write(ignored, now.ignored ? `These have no effect; haul check says why: ${now.ignored.join(", ")}` : "");
+    ignored.hidden = !now.ignored && !now.differs;
+    write(ignored, [now.ignored && `These have no effect; haul check says why: ${now.ignored.join(", ")}.`,
+      now.differs && `These are not the same in all partitions; save them again: ${now.differs.join(", ")}.`].filter(Boolean).join(" "));
   }
   function drawHosts() {
     const entries = Object.entries(now?.limits ?? {});

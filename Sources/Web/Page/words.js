@@ -68,7 +68,7 @@ export function bottleneckWords({ cause, name, limit, starts, until }, now, isLi
   const jobs = limit === undefined ? "" : `${plural(limit, "job")} at once`;
   const each = starts === undefined ? "" : `starts ${String(starts).includes("/") ? starts : `${starts}/s`}`;
   switch (cause) {
-    case "paused": return { what: "the queue is paused", detail: "" };
+    case "paused": return { what: "the queue is paused", detail: name ? `in ${name}` : "" };
     case "no_worker": return { what: "no worker takes jobs", detail: "" };
     case "slots": return { what: limit === 1 ? "the only slot is taken" : `all ${count(limit)} slots are taken`, detail: "" };
     case "max_running": return { what: "the limit of the queue", detail: jobs };

@@ -2,6 +2,7 @@ import ArgumentParser
 import HaulBus
 import HaulContract
 import HaulHTTP
+import HaulRedis
 import HaulTerminal
 
 struct Push: AsyncParsableCommand {
@@ -45,10 +46,28 @@ struct Push: AsyncParsableCommand {
         let queue = try await common.connect()
         // Without permission to read jobs the command fails here, before it has pushed anything.
         if wait { _ = try await queue.jobs(elements.map(\.id)) }
-        let pushed = try await queue.push(now: elements)
-        for element in elements { Terminal.line(common.json ? "{\"id\":\(JSON.quoted(element.id))}" : element.id) }
+        let report = await queue.report(ofPushing: elements)
+        let pushed = report.timestamps
+        for element in elements where report.error == nil || pushed[element.id] != nil {
+            Terminal.line(common.json ? "{\"id\":\(JSON.quoted(element.id))}" : element.id)
+        }
+        if let error = report.error { throw Self.failure(error, pushed, of: elements) }
         guard wait else { return }
         try await Follower(queue, elements, json: common.json, progress: display.progress, pushed: pushed).follow()
+    }
+
+    /// Says how many jobs are pushed, and which are not, so that only these are pushed again. A request that is pushed
+    /// again after it has ended is sent twice.
+    private static func failure(_ error: RedisError, _ pushed: [String: Int64], of elements: [Element]) -> ExitStatus {
+        guard !pushed.isEmpty else { return .printing(error) }
+        let rest = elements.map(\.id).filter { pushed[$0] == nil }
+        let isUncertain = [.closed, .timedOut, .cancelled].contains(error.code)
+        let names = rest.prefix(10).joined(separator: ", ") + (rest.count > 10 ? " and \(rest.count - 10) more" : "")
+        return .printing(
+            RedisError(
+                error.code,
+                "\(error.message). \(elements.count - rest.count) of \(elements.count) jobs were pushed, whose ids are printed; "
+                    + "\(isUncertain ? "perhaps not" : "not") pushed: \(names). Push only these again"))
     }
 
     private func elements() throws -> [Element] {

@@ -24,8 +24,13 @@ struct ServiceNotice {
 
     /// Why the queue's settings let no job start.
     private func hold() async -> String? {
-        guard let (isPaused, maxRunning) = try? await queue.startLimits() else { return nil }
-        if isPaused { return "the queue \(queue.name) is paused (haul queue resume --queue \(queue.name.quoted))" }
-        return maxRunning == 0 ? "max_running of the queue \(queue.name) is 0 (haul queue limit)" : nil
+        guard let limits = try? await queue.startLimits() else { return nil }
+        let paused = limits.count { $0.isPaused }
+        if paused > 0 {
+            let scope = paused < limits.count ? " in \(paused) of \(limits.count) partitions" : ""
+            return "the queue \(queue.name) is paused\(scope) (haul queue resume --queue \(queue.name.quoted))"
+        }
+        return limits.contains { $0.maxRunning == 0 }
+            ? "max_running of the queue \(queue.name) is 0 (haul queue limit)" : nil
     }
 }

@@ -10,7 +10,7 @@ extension Bottleneck {
         let jobs = limit.map { $0 == 1 ? "1 job" : "\($0) jobs" } ?? ""
         let speed = Units.speed(limit ?? 0)
         switch cause {
-        case .paused: return "the queue is paused"
+        case .paused: return "the queue is paused" + (name.map { " in \($0)" } ?? "")
         case .noWorker: return "no worker takes jobs"
         case .slots: return limit == 1 ? "the only slot is taken" : "all \(limit ?? 0) slots of the workers are taken"
         case .maxRunning: return "max_running: \(jobs) at once"

@@ -18,8 +18,9 @@ struct QueueCommand: AsyncParsableCommand {
         @OptionGroup var common: CommonOptions
         func run() async throws {
             let queue = try await common.connect()
-            try await queue.setSetting("paused", to: "1")
-            await queue.record(ChangeRecord(setting: "paused=1"))
+            try await queue.change(ChangeRecord(setting: "paused=1")) { () throws(RedisError) in
+                try await queue.setSetting("paused", to: "1")
+            }
             Terminal.line(common.json ? "{\"paused\":true}" : "the queue \(queue.name) is paused")
         }
     }
@@ -29,8 +30,9 @@ struct QueueCommand: AsyncParsableCommand {
         @OptionGroup var common: CommonOptions
         func run() async throws {
             let queue = try await common.connect()
-            try await queue.setSetting("paused", to: nil)
-            await queue.record(ChangeRecord(setting: "paused=none"))
+            try await queue.change(ChangeRecord(setting: "paused=none")) { () throws(RedisError) in
+                try await queue.setSetting("paused", to: nil)
+            }
             Terminal.line(common.json ? "{\"paused\":false}" : "the queue \(queue.name) is open")
         }
     }
@@ -47,8 +49,9 @@ struct QueueCommand: AsyncParsableCommand {
                     .usage, "the limit must be a whole number, 0 or more, or none, not \"\(limit)\"")
             }
             let queue = try await common.connect()
-            try await queue.setSetting("max_running", to: count.map(String.init))
-            await queue.record(ChangeRecord(setting: "max_running=\(limit)"))
+            try await queue.change(ChangeRecord(setting: "max_running=\(limit)")) { () throws(RedisError) in
+                try await queue.setSetting("max_running", to: count.map(String.init))
+            }
             if common.json { return Terminal.line("{\"max_running\":\(count.map(String.init) ?? "null")}") }
             Terminal.line(
                 count.map { "at most \($0) jobs of the queue \(queue.name) run at once\(queue.scopeOfLimits)" }
@@ -59,7 +62,9 @@ struct QueueCommand: AsyncParsableCommand {
     struct DrainQueue: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "drain", abstract: "Wait until nothing is queued, scheduled or running.",
-            discussion: "Waiting jobs have to run or be cancelled. If the queue is paused, only running jobs end.")
+            discussion:
+                "Waiting jobs have to run or be cancelled. If the queue is paused, only running jobs end. Paused jobs and schedules stay, and are named on standard error."
+        )
         @OptionGroup var common: CommonOptions
         func run() async throws {
             let queue = try await common.connect()
@@ -80,7 +85,26 @@ struct QueueCommand: AsyncParsableCommand {
                 }
                 try await Task.sleep(for: .milliseconds(500))
             }
-            Terminal.line(common.json ? "{\"drained\":true}" : "the queue \(queue.name) is empty")
+            let stats = try await queue.stats()
+            let paused = stats.counts[.paused] ?? 0
+            // A user who may not read schedules drains without their number.
+            let schedules = (try? await queue.scheduleCount()) ?? 0
+            if common.json {
+                return Terminal.line("{\"drained\":true,\"paused\":\(paused),\"schedules\":\(schedules)}")
+            }
+            Terminal.line("nothing of the queue \(queue.name) is queued, scheduled or running")
+            if let rest = Self.rest(paused, schedules) { Terminal.printError("haul: the queue still has \(rest)") }
+        }
+
+        /// What a drained queue still has; nil if there is nothing.
+        private static func rest(_ paused: Int, _ schedules: Int) -> String? {
+            let jobs =
+                paused == 0
+                ? nil : "\(paused) paused \(paused == 1 ? "job" : "jobs"), which haul resume or haul remove ends"
+            let names = schedules == 1 ? "1 schedule, which pushes" : "\(schedules) schedules, which push"
+            let due = schedules == 0 ? nil : "\(names) jobs until haul schedule pause or remove"
+            let rest = [jobs, due].compactMap(\.self)
+            return rest.isEmpty ? nil : rest.joined(separator: "; and ")
         }
     }
 }

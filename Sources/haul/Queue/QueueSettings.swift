@@ -90,14 +90,19 @@ enum QueueEntry {
     }
 
     func set(to value: String?, in queue: Queue) async throws {
-        switch self {
-        case .setting(let setting): try await queue.set(setting, to: value)
-        case .jobDefault(let field): try await queue.set(field, to: value)
-        case .hostLimit(let host): try await queue.setLimit(of: host, to: value)
+        try await queue.change(record(of: value)) { () throws(RedisError) in
+            switch self {
+            case .setting(let setting): try await queue.set(setting, to: value)
+            case .jobDefault(let field): try await queue.set(field, to: value)
+            case .hostLimit(let host): try await queue.setLimit(of: host, to: value)
+            }
         }
+    }
+
+    private func record(of value: String?) -> ChangeRecord {
         // A default of jobs may hold a secret.
-        if case .jobDefault = self { return await queue.record(ChangeRecord(setting: name)) }
-        await queue.record(ChangeRecord(setting: "\(name)=\(value ?? "none")"))
+        if case .jobDefault = self { return ChangeRecord(setting: name) }
+        return ChangeRecord(setting: "\(name)=\(value ?? "none")")
     }
 }
 
@@ -164,14 +169,45 @@ extension QueueCommand {
                 let isValid = HostLimit.accepts(value, of: host)
                 rows.append((QueueEntry.hostPrefix + host, value, isValid))
             }
+            let differences = try await queue.differences()
+            let differing = Dictionary(differences.map { (Self.name(of: $0), $0) }) { first, _ in first }
             let sorted = rows.sorted { $0.name < $1.name }
-            if common.json { return QueueCommand.printValues(sorted.map { ($0.name, $0.value) }, common, "") }
+            if common.json {
+                let names = differing.keys.sorted().map(JSON.quoted).joined(separator: ",")
+                let note = differing.isEmpty ? [] : [("differs", "[\(names)]" as String?)]
+                return QueueCommand.printValues(sorted.map { ($0.name, $0.value) } + note, common, "")
+            }
             if sorted.isEmpty { return Terminal.line("nothing is set for the queue \(queue.name)") }
             var table = Table([.init(title: "NAME"), .init(title: "VALUE"), .init(title: "NOTE")])
             for (name, value, isValid) in sorted {
-                table.add([name, value, isValid ? "" : "has no effect: see haul check"])
+                let difference = differing[name].map { Self.note(of: $0, value, in: queue) }
+                table.add([name, value, difference ?? (isValid ? "" : "has no effect: see haul check")])
             }
             for line in table.lines(width: Terminal.width) { Terminal.line(line) }
+            if !differing.isEmpty {
+                Terminal.printError(
+                    "haul: partitions differ, because a change did not reach all of them: set or unset these again")
+            }
+        }
+
+        /// The name as `haul queue set` takes it.
+        private static func name(of difference: SettingDifference) -> String {
+            switch difference.hash {
+            case "limits": QueueEntry.hostPrefix + difference.name
+            case "defaults" where difference.name != QueueDefault.base.name: QueueEntry.prefix + difference.name
+            default: difference.name
+            }
+        }
+
+        /// In how many partitions the field has the value that is shown, and which others differ.
+        private static func note(of difference: SettingDifference, _ value: String, in queue: Queue) -> String {
+            let others = difference.values.indices.filter { difference.values[$0] != value }
+            let names = others.prefix(4).map { index in
+                let name = queue.partitions[index].name.text
+                return difference.values[index].map { "\(name) has \($0)" } ?? "\(name) has none"
+            }
+            return "only in \(difference.values.count - others.count) of \(difference.values.count) partitions: "
+                + names.joined(separator: ", ") + (others.count > 4 ? " and \(others.count - 4) more differ" : "")
         }
     }
 

@@ -44,7 +44,8 @@ struct Queues: AsyncParsableCommand {
                         [("queue", JSON.quoted(name.text))] + states
                             + [("workers", String(stats.workers)), ("queue_paused", String(stats.isPaused))]))
             } else {
-                let note = stats.isPaused ? "paused" : stats.maxRunning.map { "at most \($0)" } ?? ""
+                let note =
+                    stats.isPaused ? "paused\(stats.scopeOfPause)" : stats.maxRunning.map { "at most \($0)" } ?? ""
                 table.add([name.text] + counts.map(String.init) + [String(stats.workers), note])
             }
         }

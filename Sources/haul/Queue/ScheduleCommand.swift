@@ -177,7 +177,7 @@ struct ScheduleCommand: AsyncParsableCommand {
         @Argument(help: "The name of the schedule.") var name: String
 
         func run() async throws {
-            try ScheduleCommand.check(name)
+            // Another program may have written any name, and only this removes it.
             let queue = try await common.connect()
             let isRemoved = try await queue.removeSchedule(name)
             guard isRemoved else { throw ScheduleCommand.unknown(name, in: queue) }

@@ -44,7 +44,9 @@ struct Stats: AsyncParsableCommand {
         let workers = stats.workers
         let counts = JobState.allCases.map { ($0.rawValue, stats.counts[$0] ?? 0) } + [("rejected", stats.rejected)]
         if common.json {
-            let limit = stats.maxRunning.map { [("max_running", String($0))] } ?? []
+            let limit =
+                (stats.maxRunning.map { [("max_running", String($0))] } ?? [])
+                + (stats.isPartlyPaused ? [("paused_partitions", String(stats.pausedPartitions))] : [])
             let state = [
                 ("queue", JSON.quoted(queue.name.text)), ("workers", String(workers)),
                 ("queue_paused", String(stats.isPaused)),
@@ -81,9 +83,18 @@ struct Stats: AsyncParsableCommand {
             // A user who may not read the list of changes sees the line without a name.
             let change = try? await queue.changeThatPaused()
             let author = change.map { " by \($0.author)" } ?? ""
-            Terminal.line("the queue is paused\(author): haul queue resume --queue \(queue.name.quoted)".printable)
+            let command = stats.isPartlyPaused ? "haul queue pause or resume" : "haul queue resume"
+            Terminal.line(
+                "the queue is paused\(stats.scopeOfPause)\(author): \(command) --queue \(queue.name.quoted)".printable)
         }
         if let limit = stats.maxRunning { Terminal.line("at most \(limit) run at once\(queue.scopeOfLimits)") }
+        // A user who may not read the settings sees the figures without this line.
+        let differing = ((try? await queue.differences()) ?? []).map(\.label)
+        if !differing.isEmpty {
+            let names = differing.prefix(8).joined(separator: ", ")
+            Terminal.line(
+                "partitions differ in \(names): haul queue show --queue \(queue.name.quoted) says how".printable)
+        }
     }
 
     /// Names the hosts or groups for which most jobs wait, and why.

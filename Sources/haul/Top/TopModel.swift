@@ -123,6 +123,8 @@ struct TopData: Sendable {
     var counts: [JobState: Int] = [:]
     var rejected = 0
     var isPaused = false
+    /// Which partitions are paused, if others are not.
+    var scopeOfPause = ""
     var maxRunning: Int?
     var queues: [TopModel.QueueRow] = []
     /// The workers that were read, lost workers first.

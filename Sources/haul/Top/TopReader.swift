@@ -45,6 +45,7 @@ actor TopReader {
         data.now = counted.now
         (data.counts, data.rejected) = (counted.stats.counts, counted.stats.rejected)
         (data.isPaused, data.maxRunning) = (counted.stats.isPaused, counted.stats.maxRunning)
+        data.scopeOfPause = counted.stats.scopeOfPause
         data.jobsPerSecond = Double(counted.ended) / Double(Self.window)
         try await readWorkers(counted.workers, &data)
         try await readFailures(counted.failures, &data)

@@ -161,8 +161,9 @@ final class TopSession {
             }
         case .pauseQueue(let isPaused):
             act(isPaused ? "the queue is paused" : "the queue is open") { [queue] () throws(RedisError) in
-                try await queue.setSetting("paused", to: isPaused ? "1" : nil)
-                await queue.record(ChangeRecord(setting: isPaused ? "paused=1" : "paused=none"))
+                try await queue.change(ChangeRecord(setting: isPaused ? "paused=1" : "paused=none")) {
+                    () throws(RedisError) in try await queue.setSetting("paused", to: isPaused ? "1" : nil)
+                }
             }
         case .nextQueue:
             Task { [reader, feed, queue] in

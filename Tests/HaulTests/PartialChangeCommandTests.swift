@@ -1,0 +1,65 @@
+import Glibc
+import HaulTestSupport
+import Testing
+
+@Suite("Commands that reach only a part") struct PartialChangeCommandTests {
+    @Test("a pause, a push and a drain of a queue with partitions say what they have done and what not")
+    func partitions() async throws {
+        let bench = try await CommandBench()
+        let keys = (0..<3).map { "~haul:{films#\($0)of4}:*" }
+        try await bench.server.cli(
+            "ACL", "SETUSER", "limited", "on", ">secret", "+@all", "&*", keys[0], keys[1], keys[2])
+        let limited = bench.server.url + "?user=limited&password=secret"
+        func haul(_ arguments: [String], input: String = "", redis: String? = nil) async throws -> (
+            Int32, String, String
+        ) {
+            let process = try bench.start(arguments + ["--queue", "films#4"], input: input, redis: redis)
+            return (try await process.wait(), process.standardOutput, process.standardError)
+        }
+
+        let pause = try await haul(["queue", "pause"], redis: limited)
+        #expect(pause.0 == 3 && pause.1.isEmpty, "\(pause)")
+        #expect(pause.2.contains("3 of the 4 partitions of films#4 have the change, but not films#3of4"), "\(pause)")
+        #expect(try await haul(["queue", "changes"]).1.contains("paused=1"))
+        let shown = try await haul(["queue", "show"])
+        #expect(
+            shown.1.contains("only in 3 of 4 partitions: films#3of4 has none")
+                && shown.2.contains("set or unset these again"), "\(shown)")
+        #expect(try await haul(["queue", "show", "--json"]).1 == "{\"paused\":1,\"differs\":[\"paused\"]}\n")
+        let stats = try await haul(["stats"])
+        #expect(
+            stats.1.contains("the queue is paused in 3 of 4 partitions")
+                && stats.1.contains("partitions differ in paused: haul queue show --queue 'films#4' says how"),
+            "\(stats)")
+        #expect(try await haul(["stats", "--json"]).1.contains("\"paused_partitions\":3"))
+        #expect(try await haul(["queues"]).1.contains("paused in 3 of 4 partitions"))
+
+        // The ids j0 to j15 are in all partitions.
+        let lines = (0..<16).map { #"{"url":"http://127.0.0.1:1/\#($0)","id":"j\#($0)"}"# }.joined(separator: "\n")
+        let pushed = try await haul(["push", "-"], input: lines, redis: limited)
+        let ids = pushed.1.split(separator: "\n")
+        #expect(pushed.0 == 3 && ids.count < 16 && !ids.isEmpty, "\(pushed)")
+        #expect(
+            pushed.2.contains("\(ids.count) of 16 jobs were pushed") && pushed.2.contains("; not pushed: j"),
+            "\(pushed)")
+        #expect(pushed.2.contains("Push only these again"))
+        let queued = try await haul(["list", "--state", "queued", "--json"]).1.split(separator: "\n")
+        #expect(queued.count == ids.count && ids.allSatisfy { id in queued.contains { $0.contains("\"\(id)\"") } })
+
+        #expect(try await haul(["queue", "resume"]).0 == 0)
+        #expect(try await haul(["queue", "show"]).1.contains("nothing is set"))
+    }
+
+    @Test("a drained queue says which schedules are left") func drain() async throws {
+        let bench = try await CommandBench()
+        #expect(try await bench.haul("schedule", "add", "nightly", "--every", "1d", "http://127.0.0.1:1/a").status == 0)
+        let drained = try await bench.haul("queue", "drain")
+        #expect(drained.status == 0 && drained.out.contains("nothing of the queue default is queued"), "\(drained)")
+        #expect(drained.err.contains("the queue still has 1 schedule, which pushes jobs"), "\(drained)")
+        #expect(
+            try await bench.haul("queue", "drain", "--json").out == "{\"drained\":true,\"paused\":0,\"schedules\":1}\n")
+        // A name that no command adds can be removed.
+        try await bench.server.cli("HSET", "haul:{default}:schedules", "b ad", "{}")
+        #expect(try await bench.haul("schedule", "remove", "b ad").out == "b ad  removed\n")
+    }
+}
