@@ -98,6 +98,14 @@ private struct PartialChangeFixture {
         await #expect(throws: RedisError.self) { try await f.limited.push(now: elements) }
     }
 
+    @Test("retries that no worker has applied are known by the times of their requests") func retries() async throws {
+        let f = try await PartitionFixture()
+        let at = try await f.queue.request(.running, of: ["a"])
+        try await f.queue.request(.paused, of: ["b"])
+        #expect(try await f.queue.pendingRetries(of: ["a", "b", "c"]).keys.sorted() == ["a"])
+        #expect(try await f.queue.pendingRetries(of: ["a"])["a"] ?? 0 <= at)
+    }
+
     @Test("a check reports the schedules of a queue with another number of partitions") func schedules() async throws {
         let f = try await PartitionFixture(isClocked: false)
         _ = try await f.hire("w")

@@ -62,4 +62,29 @@ import Testing
         try await bench.server.cli("HSET", "haul:{default}:schedules", "b ad", "{}")
         #expect(try await bench.haul("schedule", "remove", "b ad").out == "b ad  removed\n")
     }
+
+    @Test("a watch after a retry waits for the run that the retry begins") func watch() async throws {
+        let bench = try await CommandBench()
+        let isMissing = Shared(true)
+        let origin = try OriginServer { request in
+            isMissing.value ? OriginReply(404) : .file(FileBytes(seed: 7, count: 100), to: request)
+        }
+        #expect(try await bench.haul("push", origin.url("/a"), "--id", "a").status == 0)
+        let first = try bench.worker("first")
+        try await eventually("the failure", within: .seconds(30)) {
+            try await bench.server.cli("HGET", "haul:{default}:job:a", "state") == "failed"
+        }
+        first.kill(SIGTERM)
+        _ = try await first.wait()
+        isMissing.change { $0 = false }
+        // Without a worker the retry waits, so that the watch begins before it is applied.
+        #expect(try await bench.haul("retry", "a").status == 0)
+        let watching = try bench.start(["watch", "a"])
+        try await eventually("the watch to wait", within: .seconds(20)) { watching.standardError.contains("waiting") }
+        let second = try bench.worker("second")
+        #expect(try await watching.wait() == 0, "\(watching.standardOutput) \(watching.standardError)")
+        #expect(watching.standardOutput.contains("completed"))
+        second.kill(SIGTERM)
+        _ = try await second.wait()
+    }
 }

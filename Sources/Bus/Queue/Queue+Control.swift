@@ -143,6 +143,25 @@ extension Queue {
         return text?.split(separator: " ").first.flatMap { ControlOperation(rawValue: String($0)) }
     }
 
+    /// The timestamps of the retries that no worker has applied yet, unix ms, by the ids of their jobs. The ends of these
+    /// jobs are those of earlier runs.
+    package func pendingRetries(of ids: [String]) async throws(RedisError) -> [String: Int64] {
+        guard !ids.isEmpty else { return [:] }
+        guard partitions.isEmpty else {
+            return try await each { queue throws(RedisError) in try await queue.pendingRetries(of: ids) }
+                .reduce(into: [:]) { $0.merge($1, uniquingKeysWith: max) }
+        }
+        var retries: [String: Int64] = [:]
+        for page in ids.chunks(ofCount: 500) {
+            for (id, text) in zip(page, try await requested(Array(page))) {
+                let words = (text ?? "").split(separator: " ")
+                guard words.first == "running", let timestamp = words.last.flatMap({ Int64($0) }) else { continue }
+                retries[id] = timestamp
+            }
+        }
+        return retries
+    }
+
     /// Sets a field of the queue's settings; nil deletes it. The value is not checked.
     package func setSetting(_ name: String, to value: String?) async throws(RedisError) {
         guard partitions.isEmpty else {

@@ -49,6 +49,9 @@ struct Watch: AsyncParsableCommand {
         // The end that the hash tells of is not that of the push which waits. A push without a time gets that of its
         // claim.
         follower.pushed = known.anew.mapValues { $0.timestamp ?? now }
+        // Nor is it that of a retry which no worker has applied yet.
+        let ended = ids.filter { known.states[$0]?.isFinal ?? false }
+        follower.pushed.merge(try await queue.pendingRetries(of: ended), uniquingKeysWith: max)
         try await follower.follow()
     }
 }
