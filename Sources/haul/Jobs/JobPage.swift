@@ -56,6 +56,7 @@ struct JobPage {
         add("request", record["want"].map { "\($0) is requested, but no worker has applied it yet" })
         add("group", record["group"])
         add("reply to", record["reply_to"])
+        add("steps", record["steps"])
         add("meta", record["meta"])
         return facts
     }
@@ -107,12 +108,14 @@ struct JobPage {
         guard let first = intervals.first, first.lowerBound >= 0 else { return nil }
         let shown = intervals.prefix(4).map { "\($0.lowerBound)-\($0.upperBound)" }.joined(separator: " ")
         let more = intervals.count > 4 ? " and \(intervals.count - 4) more ranges" : ""
-        return "\(Units.bytes(record.offsets.count)) on the disk: bytes \(shown)\(more)"
+        return "\(Units.bytes(record.offsets.count)): bytes \(shown)\(more)"
     }
 
     private var attempts: String? {
         var parts: [String] = []
-        if let count = integer("attempt"), count > 0 { parts.append("\(count) failed in a row") }
+        if let count = integer("attempt"), count > 0 {
+            parts.append(record.state == .completed ? "\(count) failed before" : "\(count) failed in a row")
+        }
         if let count = integer("crashes"), count > 0 { parts.append("\(count) lost with their workers") }
         return parts.isEmpty ? nil : parts.joined(separator: ", ")
     }
