@@ -277,10 +277,11 @@ import Testing
         }
         var costs: [Double] = []
         while true {
-            let ids = try await f.redis.send(Command("ZRANGE", f.queue.keys.unannounced, 0, -1)).array ?? []
-            if ids.isEmpty { break }
+            let range = Command("ZRANGE", f.queue.keys.unannounced, 0, -1, "WITHSCORES")
+            let waiting = try await f.redis.send(range).array ?? []
+            if waiting.isEmpty { break }
             let arguments: [any RedisArgument] =
-                [Token.make()] + f.queue.policy.retention + ids.compactMap(\.string)
+                [Token.make()] + f.queue.policy.retention + waiting.compactMap(\.string)
             costs.append(
                 try await meter.cost {
                     _ = try await f.redis.run(

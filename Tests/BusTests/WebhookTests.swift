@@ -97,9 +97,7 @@ import Testing
         let end = RunEnd(claim.run, QueueFixture.done, awaitsReplicas: true)
         _ = try await f.queue.settle([end], worker: f.worker, next: [])
         #expect(try await webhooks(f).isEmpty)
-        _ = try await f.redis.run(
-            f.queue.functions.announce, keys: f.queue.keys.functionKeys(for: "-"),
-            arguments: [Token.make()] + f.queue.policy.retention + ["a"])
+        #expect(try await f.queue.announceReplicated(to: 0, within: .zero, on: f.redis) == .announced(1))
         #expect(try await webhooks(f).map { $0.event["event"]?.string } == ["completed"])
         #expect(try await f.redis.send(Command("EXISTS", f.queue.keys.spec("a"))).int == 0)
         try await f.expectOrder()
