@@ -108,6 +108,8 @@ import Testing
         let now = try await queue.time()
         let due: [any RedisArgument] = [now - 90_000, "late", now + 90_000, "next", 0, "new", "+inf", "never"]
         try await redis.send(Command(arguments: ["ZADD", queue.keys.scheduleDue] + due))
+        let event = #"{"event":"queued","id":"x","at":\#(now)}"#
+        try await redis.send(Command("XADD", queue.keys.log, "*", "event", "queued", "id", "x", "data", event))
         try await redis.send(Command("XGROUP", "CREATE", queue.keys.log, "billing", 0))
         try await redis.send(
             Command("XREADGROUP", "GROUP", "billing", "c", "COUNT", 1, "STREAMS", queue.keys.log, ">"))
