@@ -20,6 +20,10 @@ do
       .. (seq and '","epoch":' .. Call.epoch(c) .. ',"seq":' .. seq .. ',"at":' or '","at":') .. c.NOW .. about .. members .. '}'
   end
 
+  -- The queues whose streams have no entry since their events are not kept, so that most events cost no command. A restart
+  -- of Redis forgets it.
+  local is_emptied = {}
+
   -- Adds a published event to the queue's stream, if it has one. id: the job's, or batch/<name>. brief: the event without
   -- the response that it has, or nil. A stream keeps whole events, so large responses are left out of it.
   function Events.keep(c, event, id, json, brief)
@@ -28,7 +32,12 @@ do
     local log = c.PREFIX .. KEY.log
     -- The stream has every event since its oldest one. An event that is not added ends that, so the older ones are
     -- dropped: their readers find a gap. Groups of consumers stay, because XADD keeps the empty key.
-    if not max or max < 1 then return try('XLEN', log) ~= 0 and try('XADD', log, 'MAXLEN', 0, '*', 'id', '') end
+    if not max or max < 1 then
+      if is_emptied[c.PREFIX] then return end
+      is_emptied[c.PREFIX] = true
+      return try('XLEN', log) ~= 0 and try('XADD', log, 'MAXLEN', 0, '*', 'id', '')
+    end
+    is_emptied[c.PREFIX] = nil
     -- If the key has another type, the event is only published.
     try('XADD', log, 'MAXLEN', '~', integer_text(math.min(max, KEPT.events)), '*', 'event', event, 'id', id,
       'data', brief and #json > LARGEST.logged and brief or json)
