@@ -69,7 +69,7 @@ OF_BATCHES = {
          "    json = string.gsub(json, '\"at\":1', '\"at\":2', 1)\n"),
     ]),
     "logged": ("some events do not reach the event stream", [
-        ("    if not max or max < 1 then return end\n", "    if not max or max < 1 or c.now % 50 == 0 then return end\n"),
+        ("    is_emptied[c.PREFIX] = nil\n", "    is_emptied[c.PREFIX] = nil\n    if c.now % 50 == 0 then return end\n"),
     ]),
     "planned": ("a due time stays due after its push", [
         ("    call('ZADD', due_key, next, name)\n", "    if element == '' or c.now % 2 == 0 then call('ZADD', due_key, next, name) end\n"),
