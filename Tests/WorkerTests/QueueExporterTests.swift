@@ -106,7 +106,9 @@ import Testing
         var tick = Tick(other, runs: claims.filter { $0.run != run }.map { ($0.run, RunReport()) })
         try await queue.perform(&tick)
         let now = try await queue.time()
-        let due: [any RedisArgument] = [now - 90_000, "late", now + 90_000, "next", 0, "new", "+inf", "never"]
+        let due: [any RedisArgument] = [
+            now - 90_000, "late", now + 90_000, "next", 0, "new", "0.17", "changed", "+inf", "never",
+        ]
         try await redis.send(Command(arguments: ["ZADD", queue.keys.scheduleDue] + due))
         let event = #"{"event":"queued","id":"x","at":\#(now)}"#
         try await redis.send(Command("XADD", queue.keys.log, "*", "event", "queued", "id", "x", "data", event))
@@ -121,7 +123,7 @@ import Testing
         Self.expect(
             [
                 line("groups", 1, #",waits_for="limit""#), line("steps_total", 1), line("webhooks_total", 1),
-                line("schedules", 4), line("kept_events", kept), line("consumer_pending", 1, #",group="billing""#),
+                line("schedules", 5), line("kept_events", kept), line("consumer_pending", 1, #",group="billing""#),
                 "haul_queue_consumer_lag_ratio{queue=\"default\",group=\"billing\"} \(Double(kept - 1) / 1000)",
             ], in: text)
         #expect(text.contains("\nhaul_queue_oldest_kept_event_timestamp_seconds{queue=\"default\"} 1"))

@@ -61,10 +61,10 @@ package struct QueueGauges: Sendable, Equatable {
     }
 
     fileprivate static func reading(_ keys: Keys) -> [Call] {
-        let due: [any RedisArgument] = ["(0", "(inf", "BYSCORE", "LIMIT", 0, 1, "WITHSCORES"]
+        let due: [any RedisArgument] = ["(1", "(inf", "BYSCORE", "LIMIT", 0, 1, "WITHSCORES"]
         return [
             Command("ZCARD", keys.scheduleDue),
-            // A score of 0 and less is not the time of a run (Lua/tick/schedules.lua).
+            // A score of 1 and less is not the time of a run (Lua/tick/schedules.lua).
             Command(arguments: ["ZRANGE", keys.scheduleDue] + due),
             Command("XLEN", keys.log), Command("XRANGE", keys.log, "-", "+", "COUNT", 1),
             // An error without a stream.
