@@ -27,7 +27,7 @@ struct QueueReading: Sendable {
     ) {
         (self.stats, self.waited, self.totals, self.gauges, self.now) = (stats, waited, totals, gauges, now)
         for fields in workers {
-            guard let seen = JobRow.number(fields["seen"]), seen >= now - Int64(Queue.silence) * 1000 else {
+            guard let seen = Int64(field: fields["seen"]), seen >= now - Int64(Queue.silence) * 1000 else {
                 continue
             }
             let running = Self.count(fields["running"]) ?? 0

@@ -36,7 +36,7 @@ struct JobFacts: Sendable {
     var left: Int64? { total.map { max(0, $0 - received) } }
 
     init(_ fields: [String: String], _ job: ListedJob? = nil) {
-        func number(_ name: String) -> Int64? { JobRow.number(fields[name]) }
+        func number(_ name: String) -> Int64? { Int64(field: fields[name]) }
         let url = fields["url"] ?? job?.maskedURL
         host = url.flatMap(MaskedURL.host) ?? Self.unknown
         authority = url.flatMap(MaskedURL.authority) ?? Self.unknown
@@ -57,8 +57,8 @@ struct JobFacts: Sendable {
     mutating func update(_ fields: [String: String]) -> Bool {
         guard total != nil, let started, fields["started"] == String(started) else { return false }
         waiting = fields["waiting"]
-        reportedSpeed = JobRow.number(fields["speed"]) ?? 0
-        received = JobRow.number(fields["received"]) ?? 0
+        reportedSpeed = Int64(field: fields["speed"]) ?? 0
+        received = Int64(field: fields["received"]) ?? 0
         return true
     }
 }

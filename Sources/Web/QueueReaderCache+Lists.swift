@@ -212,7 +212,7 @@ extension QueueReaderCache {
             let known = fields["state"].map { JobState(rawValue: $0) } ?? .queued
             // A push that waits may begin an ended job anew.
             let its = known?.isFinal == true && found.waiting[id] != nil ? .queued : known
-            let timestamp = JobRow.number(fields["finished"] ?? fields["updated"])
+            let timestamp = Int64(field: fields["finished"] ?? fields["updated"])
             let waiting = its == .queued ? found.waiting[id] : nil
             let values = its == known ? hashed : matcher.fields.map { _ in nil }
             let job = waiting ?? ListedJob(id: id, timestamp: timestamp)

@@ -88,7 +88,7 @@ package actor QueueReaderCache {
         }
         if let timestamp = first.compactMap(\.timestamp).min() { return timestamp }
         let hashes = try await queue.fields(["updated", "created"], of: first.map(\.id))
-        return hashes.compactMap { JobRow.number($0["updated"] ?? $0["created"]) }.min()
+        return hashes.compactMap { Int64(field: $0["updated"] ?? $0["created"]) }.min()
     }
 
     /// The numbers of the newest failures by error, by host, and by both.

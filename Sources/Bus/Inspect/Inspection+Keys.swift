@@ -220,7 +220,7 @@ extension Inspection {
         let replies = try await queue.redis.pipeline([
             .command(Command("HLEN", keys.want)), .command(Command("GET", keys.tick)),
         ])
-        let examine = JobRow.number(replies[1].string.map { String($0.prefix { $0 != " " }) }) ?? 0
+        let examine = Int64(field: replies[1].string.map { String($0.prefix { $0 != " " }) }) ?? 0
         if let count = replies[0].int, count > 0, now - examine > 10_000 {
             findings.append(
                 Finding(
@@ -238,7 +238,7 @@ extension Inspection {
                 findings.append(Finding(list, "it must be a list of files", "rename or delete it"))
                 continue
             }
-            guard now - (JobRow.number(oldest) ?? 0) > 60_000 else { continue }
+            guard now - (Int64(field: oldest) ?? 0) > 60_000 else { continue }
             findings.append(
                 Finding(
                     list, "\(count) files are to be deleted, and no worker serves their store",
@@ -253,7 +253,7 @@ extension Inspection {
             .command(Command("HRANDFIELD", queue.keys.deferredKinds, 100, "WITHVALUES"))
         ])[0]
         return reply.dictionary.sorted { $0.key < $1.key }.compactMap { kind, time in
-            guard Job.Kind(rawValue: kind) == nil, now - (JobRow.number(time) ?? 0) > 60_000 else { return nil }
+            guard Job.Kind(rawValue: kind) == nil, now - (Int64(field: time) ?? 0) > 60_000 else { return nil }
             return Finding(
                 queue.keys.deferredKind(kind), "its elements wait for a worker that does this kind",
                 "start a worker of a version that does, or delete the list; it expires a week after its last element")
@@ -271,7 +271,7 @@ extension Inspection {
                 findings.append(Finding(key, "it must be a hash of files", "rename or delete it"))
                 continue
             }
-            let old = reply.dictionary.values.filter { now - (JobRow.number($0) ?? 0) > 60_000 }
+            let old = reply.dictionary.values.filter { now - (Int64(field: $0) ?? 0) > 60_000 }
             guard !old.isEmpty else { continue }
             findings.append(
                 Finding(

@@ -36,7 +36,7 @@ package struct JobRow: Sendable, Equatable {
         self.listed = listed ?? ListedJob(id: id)
         let fields = state.describing(fields, self.listed) ?? [:]
         func text(_ name: String) -> String { fields[name] ?? "" }
-        func number(_ name: String) -> Int64? { Self.number(fields[name]) }
+        func number(_ name: String) -> Int64? { Int64(field: fields[name]) }
         url = fields["url"] ?? listed?.maskedURL ?? ""
         file = text("file").isEmpty ? text("path") : text("file")
         received = number("received") ?? 0
@@ -51,12 +51,6 @@ package struct JobRow: Sendable, Equatable {
         since =
             state == .running
             ? number("started") : state == .queued ? number("updated") ?? listed?.timestamp : listed?.timestamp
-    }
-
-    /// A number of a hash, as of a job. Any client may write into a hash, so a text that is not a number is ignored, and
-    /// numbers are limited, so that sums and differences cannot overflow.
-    package static func number(_ text: String?) -> Int64? {
-        text.flatMap { Int64($0) }.map { min(max(0, $0), 1 << 53) }
     }
 
     /// The file if it has a name, else the URL.

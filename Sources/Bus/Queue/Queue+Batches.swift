@@ -26,7 +26,7 @@ package struct BatchRecord: Sendable, Equatable {
             uniqueKeysWithValues: BatchState.allCases.map { ($0, fields[$0.rawValue].flatMap { Int($0) } ?? 0) })
         size = fields["size"].flatMap { Int($0) }
         round = fields["round"].flatMap { Int($0) } ?? 0
-        finished = JobRow.number(fields["finished"])
+        finished = Int64(field: fields["finished"])
         wanted = fields["want"]
         replyTo = (fields["reply_to"] ?? "").split(separator: " ").map(String.init)
     }

@@ -28,7 +28,7 @@ extension Queue {
             let totals = try await each { queue throws(RedisError) in try await queue.totals() }
             return totals.reduce(into: [:]) { $0.merge($1) { $0 + $1 } }
         }
-        return try await redis.send(Command("HGETALL", keys.totals)).dictionary.compactMapValues(JobRow.number)
+        return try await redis.send(Command("HGETALL", keys.totals)).dictionary.compactMapValues { Int64(field: $0) }
     }
 
     /// The minutes in which anything happened, oldest first. `span`: the hours that are read, each the unix time
@@ -50,7 +50,7 @@ extension Queue {
             for (field, value) in try reply.get().dictionary {
                 let words = field.split(separator: " ")
                 guard words.count == 2, let minute = Int64(words[0]), (0..<60).contains(minute),
-                    let count = JobRow.number(value)
+                    let count = Int64(field: value)
                 else { continue }
                 let start = (hour * 60 + minute) * 60_000
                 minutes[start, default: HistoryMinute(start: start, counts: [:])].counts[String(words[1])] = count

@@ -61,7 +61,7 @@ extension Inspection {
     private func differenceOfResponses() async throws(RedisError) -> Int64? {
         guard let before = try await countedResponses() else { return nil }
         var sizes: [String: Int64] = [:]
-        try await forEachPair(of: queue.keys.responseBytes) { sizes[$0] = JobRow.number($1) }
+        try await forEachPair(of: queue.keys.responseBytes) { sizes[$0] = Int64(field: $1) }
         sizes[KeptResponses.sum] = nil
         guard try await countedResponses() == before else { return nil }
         return sizes.values.reduce(0, +) &- before

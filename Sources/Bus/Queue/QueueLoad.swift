@@ -87,9 +87,9 @@ package struct QueueLoad: Sendable {
         var slots: Int64? = 0
         var taken: Int64 = 0
         for (worker, state) in zip(workers, states) where state == .working {
-            let own = JobRow.number(worker["slots"])
+            let own = Int64(field: worker["slots"])
             slots = slots.flatMap { sum in own.map { sum + $0 } }
-            taken += JobRow.number(worker["running"]) ?? 0
+            taken += Int64(field: worker["running"]) ?? 0
         }
         if let slots, taken >= slots { return Bottleneck(.slots, queued: queued, limit: slots) }
         return settings["starts"].map { Bottleneck(.starts, queued: queued, starts: $0) }

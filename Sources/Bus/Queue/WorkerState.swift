@@ -22,6 +22,6 @@ package enum WorkerState: String, Sendable, CaseIterable {
 
     /// When the worker was last seen, unix ms; 0 if its hash has no valid time.
     package static func seen(_ record: [String: String]) -> Int64 {
-        JobRow.number(record["seen"]) ?? 0
+        Int64(field: record["seen"]) ?? 0
     }
 }
