@@ -6,45 +6,11 @@ import Testing
 @testable import HaulBus
 
 @Suite struct ScheduleTests {
-    /// A queue whose clock stands still unless the test moves it.
-    private struct Bench {
-        let c: ClockedQueue
-        var f: QueueFixture { c.f }
-        var queue: Queue { c.queue }
-        let other = WorkerIdentity(name: "w2", store: "s")
-
-        init() async throws {
-            c = try await ClockedQueue()
-            _ = try await queue.register(other, fields: [], known: [])
-        }
-
-        func define(_ name: String, _ definition: String) async throws {
-            try await f.redis.send(Command("HSET", queue.keys.schedules, name, definition))
-        }
-
-        /// A tick of one worker, with what it does for schedules.
-        func tick(_ worker: WorkerIdentity? = nil) async throws {
-            let worker = worker ?? f.worker
-            let reply = try await queue.tick(worker, runs: [])
-            _ = try await queue.push(reply.schedules, as: worker)
-        }
-
-        func record(_ name: String) async throws -> ScheduleRecord {
-            try #require(try await queue.schedules().first { $0.name == name })
-        }
-
-        func finish(_ id: String) async throws {
-            let claim = try #require(try await c.claim())
-            #expect(claim.run.id == id)
-            try await queue.settle(claim.run, as: QueueFixture.done, worker: f.worker)
-        }
-    }
-
     private static let dawn = ClockedQueue.dawn
     private static let job = #"{"url":"http://h/f"}"#
 
     @Test("a definition that any client has written is pushed at each due time, once") func due() async throws {
-        let bench = try await Bench()
+        let bench = try await ScheduleBench()
         try await bench.define("s", #"{"every":10,"job":\#(Self.job)}"#)
         try await bench.tick()
         #expect(try await bench.record("s").next == Self.dawn + 10_000)
@@ -77,7 +43,7 @@ import Testing
     }
 
     @Test("pace() pushes what is due between the ticks, and says when to call again") func pace() async throws {
-        let bench = try await Bench()
+        let bench = try await ScheduleBench()
         try await bench.define("s", #"{"every":1,"job":\#(Self.job)}"#)
         try await bench.tick()
         try await bench.c.set(600)
@@ -88,7 +54,7 @@ import Testing
     }
 
     @Test("a run that is due while the last one has not ended is skipped") func overlap() async throws {
-        let bench = try await Bench()
+        let bench = try await ScheduleBench()
         try await bench.define("one", #"{"every":10,"job":\#(Self.job)}"#)
         try await bench.define("each", #"{"every":10,"unique":true,"job":\#(Self.job)}"#)
         try await bench.define("all", #"{"every":10,"unique":true,"overlap":"allow","job":\#(Self.job)}"#)
@@ -108,7 +74,7 @@ import Testing
 
     @Test("after a time without workers the latest missed run takes place, or none", arguments: [true, false])
     func catchUp(_ isWanted: Bool) async throws {
-        let bench = try await Bench()
+        let bench = try await ScheduleBench()
         let policy = isWanted ? "" : #""catch_up":"none","#
         try await bench.define("s", #"{"cron":"0 * * * *",\#(policy)"unique":true,"job":\#(Self.job)}"#)
         try await bench.tick()
@@ -134,7 +100,7 @@ import Testing
 
     @Test("after a time without workers each run that is less than a minute late takes place")
     func lateRuns() async throws {
-        let bench = try await Bench()
+        let bench = try await ScheduleBench()
         try await bench.define("s", #"{"every":5,"overlap":"allow","unique":true,"job":\#(Self.job)}"#)
         try await bench.tick()
         try await bench.c.set(80_000)
@@ -150,7 +116,7 @@ import Testing
     }
 
     @Test("schedules whose zone no worker knows do not keep others waiting") func unknownZones() async throws {
-        let bench = try await Bench()
+        let bench = try await ScheduleBench()
         for number in 0..<60 {
             try await bench.define("odd-\(number)", #"{"cron":"0 * * * *","zone":"Mars/X","job":\#(Self.job)}"#)
         }
@@ -166,7 +132,7 @@ import Testing
     }
 
     @Test("a definition that replaces another one within a second is planned") func replaced() async throws {
-        let bench = try await Bench()
+        let bench = try await ScheduleBench()
         try await bench.define("old", #"{"every":10,"job":\#(Self.job)}"#)
         try await bench.tick()
         try await bench.f.redis.send(Command("HDEL", bench.queue.keys.schedules, "old"))
@@ -177,7 +143,7 @@ import Testing
     }
 
     @Test("a paused schedule pushes nothing unless an operator asks for a run") func paused() async throws {
-        let bench = try await Bench()
+        let bench = try await ScheduleBench()
         var schedule = try Schedule(#"{"every":10,"job":\#(Self.job)}"#)
         schedule.isPaused = true
         try await bench.queue.add(schedule, as: "s", at: bench.c.now())
@@ -196,7 +162,7 @@ import Testing
     }
 
     @Test("a run that an operator asks for replaces none that is due") func asked() async throws {
-        let bench = try await Bench()
+        let bench = try await ScheduleBench()
         try await bench.define("s", #"{"every":10,"unique":true,"overlap":"allow","job":\#(Self.job)}"#)
         try await bench.tick()
         try await bench.c.set(10_000)
@@ -209,7 +175,7 @@ import Testing
 
     @Test("a run that was requested takes place once, whatever operators do with the schedule before a worker sees it")
     func askedBefore() async throws {
-        let bench = try await Bench()
+        let bench = try await ScheduleBench()
         try await bench.define("s", #"{"every":10,"unique":true,"job":\#(Self.job)}"#)
         try await bench.tick()
         let time = try await bench.queue.runSchedule("s")
@@ -230,75 +196,8 @@ import Testing
         #expect(try await bench.record("s").next == Self.dawn + 10_000)
     }
 
-    @Test("a run that is due between a change of its schedule and the planning of that takes place")
-    func dueSinceChange() async throws {
-        let bench = try await Bench()
-        let schedule = try Schedule(#"{"every":10,"unique":true,"overlap":"allow","job":\#(Self.job)}"#)
-        func pushed(at time: Int64, _ count: Int) async throws {
-            try await bench.c.set(time)
-            try await bench.tick()
-            let record = try await bench.record("s")
-            let last = Self.dawn + time / 10_000 * 10_000
-            #expect(record.count("pushed") == count && record.fields["last_due"] == "\(last)", "\(record.fields)")
-            #expect(record.next == last + 10_000)
-        }
-        // A new schedule, then one that is written again as it was, another one of the name, and one that was paused.
-        try await bench.c.set(9_990)
-        try await bench.queue.add(schedule, as: "s", at: bench.c.now())
-        try await pushed(at: 10_900, 1)
-        try await bench.c.set(19_990)
-        try await bench.queue.add(schedule, as: "s", at: bench.c.now())
-        try await pushed(at: 20_900, 2)
-        try await bench.c.set(29_990)
-        var other = schedule
-        other.catchUp = .none
-        try await bench.queue.add(other, as: "s", at: bench.c.now())
-        try await pushed(at: 30_900, 3)
-        try await bench.queue.setPaused(true, schedule: "s", at: bench.c.now())
-        try await bench.tick()
-        try await bench.c.set(49_990)
-        try await bench.queue.setPaused(false, schedule: "s", at: bench.c.now())
-        try await pushed(at: 50_900, 4)
-    }
-
-    @Test("a schedule that is written again as it was, while no worker serves the queue, misses no run")
-    func writtenAgain() async throws {
-        let bench = try await Bench()
-        let schedule = try Schedule(#"{"every":10,"unique":true,"overlap":"allow","job":\#(Self.job)}"#)
-        try await bench.queue.add(schedule, as: "s", at: bench.c.now())
-        try await bench.tick()
-        try await bench.c.set(32_000)
-        try await bench.queue.add(schedule, as: "s", at: bench.c.now())
-        try await bench.c.set(33_000)
-        for count in 1...3 {
-            try await bench.tick()
-            #expect(try await bench.record("s").count("pushed") == count)
-        }
-        #expect(try await bench.record("s").next == Self.dawn + 40_000)
-    }
-
-    @Test("however many schedules are to be planned, runs come first, and the others follow at once")
-    func many() async throws {
-        let bench = try await Bench()
-        try await bench.define("due", #"{"every":10,"job":\#(Self.job)}"#)
-        try await bench.tick()
-        for number in 0..<100 { try await bench.define("n\(number)", #"{"every":60,"job":\#(Self.job)}"#) }
-        try await bench.c.set(10_000)
-        let reply = try await bench.queue.tick(bench.f.worker, runs: [])
-        #expect(reply.schedules.first?.name == "due" && reply.schedules.count == 5)
-        #expect(reply.pace.map { $0 <= .milliseconds(5) } == true)
-        _ = try await bench.queue.push(reply.schedules, as: bench.f.worker)
-        for _ in 0..<20 {
-            #expect(try await bench.queue.pace(bench.f.worker).map { $0 <= .milliseconds(5) } == true)
-        }
-        #expect(try await bench.queue.schedules().allSatisfy { $0.next != nil })
-        #expect(try await Inspection(bench.queue).run().isEmpty)
-        for number in 0..<1000 { try await bench.define("m\(number)", #"{"every":60,"job":\#(Self.job)}"#) }
-        #expect(try await Inspection(bench.queue).run().contains { $0.problem.hasPrefix("it has 1101 schedules") })
-    }
-
     @Test("a definition that changes while a worker plans it is planned again") func changed() async throws {
-        let bench = try await Bench()
+        let bench = try await ScheduleBench()
         try await bench.define("s", #"{"every":10,"job":\#(Self.job)}"#)
         let found = try await bench.queue.tick(bench.f.worker, runs: []).schedules
         try await bench.define("s", #"{"every":20,"job":\#(Self.job)}"#)
@@ -310,7 +209,7 @@ import Testing
 
     @Test("a schedule that was removed pushes nothing and leaves no key", arguments: [true, false])
     func removed(_ isByCommand: Bool) async throws {
-        let bench = try await Bench()
+        let bench = try await ScheduleBench()
         try await bench.define("s", #"{"every":10,"job":\#(Self.job)}"#)
         try await bench.tick()
         if isByCommand {
@@ -341,7 +240,7 @@ import Testing
             (#"{"every":10,"pause":true,"job":{"url":"http://h/f"}}"#, "pause: is not a member"),
         ])
     func invalid(_ definition: String, _ reason: String) async throws {
-        let bench = try await Bench()
+        let bench = try await ScheduleBench()
         try await bench.define("s", definition)
         try await bench.define("good", #"{"every":10,"job":\#(Self.job)}"#)
         try await bench.tick()
@@ -356,7 +255,7 @@ import Testing
 
     @Test("each due time is pushed once, whatever calls are lost, late or repeated", arguments: [UInt64(1), 2, 3])
     func random(_ seed: UInt64) async throws {
-        let bench = try await Bench()
+        let bench = try await ScheduleBench()
         var generator = SeededGenerator(state: seed)
         try await bench.define("s", #"{"every":2,"unique":true,"overlap":"allow","job":\#(Self.job)}"#)
         try await bench.tick()
@@ -384,7 +283,7 @@ import Testing
     }
 
     @Test("a schedule costs one call at each due time, and none between them") func calls() async throws {
-        let bench = try await Bench()
+        let bench = try await ScheduleBench()
         func calls() async throws -> Int {
             let stats = try await bench.f.redis.send(Command("INFO", "commandstats")).infoFields
             let fcall = stats["cmdstat_fcall"] ?? ""
@@ -402,7 +301,7 @@ import Testing
     }
 
     @Test("the zone of a schedule is planned by a worker that has it") func zone() async throws {
-        let bench = try await Bench()
+        let bench = try await ScheduleBench()
         try await bench.define("s", #"{"cron":"0 3 * * *","zone":"Nowhere/Nothing","job":\#(Self.job)}"#)
         let found = try await bench.queue.tick(bench.f.worker, runs: []).schedules
         let troubles = try await bench.queue.push(found, as: bench.f.worker).troubles

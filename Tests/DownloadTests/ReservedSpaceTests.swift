@@ -42,14 +42,19 @@ import Testing
         #expect(bench.directory.names.isEmpty)
     }
 
-    @Test("the bytes that have arrived stay, and occupy no more space than that") func some() async throws {
-        let bench = try DownloadBench()
-        let latch = Latch()
-        let origin = try OriginServer { request in
+    /// Sends 3 MB of each range, and the rest when the latch opens.
+    private func origin(holding latch: Latch) throws -> OriginServer {
+        try OriginServer { request in
             var reply = OriginReply.file(Self.bytes, to: request)
             reply.hold = (3_000_000, latch)
             return reply
         }
+    }
+
+    @Test("the bytes that have arrived stay, and occupy no more space than that") func some() async throws {
+        let bench = try DownloadBench()
+        let latch = Latch()
+        let origin = try origin(holding: latch)
         var job = Job(id: "j", urls: [origin.url("/a")])
         // Both halves of the file have bytes, and what follows them is reserved.
         job.connections = 2
@@ -74,11 +79,7 @@ import Testing
     func lost() async throws {
         let bench = try DownloadBench()
         let latch = Latch()
-        let origin = try OriginServer { request in
-            var reply = OriginReply.file(Self.bytes, to: request)
-            reply.hold = (3_000_000, latch)
-            return reply
-        }
+        let origin = try origin(holding: latch)
         var job = Job(id: "j", urls: [origin.url("/a")])
         job.connections = 1
         // The lease of this download is never certain.
