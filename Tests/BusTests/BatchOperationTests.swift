@@ -117,6 +117,22 @@ import Testing
         try await b.f.expectOrder()
     }
 
+    @Test("a pause of a batch does not stop the next push of a member that is being removed", arguments: [false, true])
+    func removed(_ isUnapplied: Bool) async throws {
+        let b = try await BatchFixture()
+        let running = try await b.begin("x", in: Self.three)
+        try await b.push("queued", in: Self.three)
+        try await b.queue.request(.removed, of: ["x", "queued"])
+        if !isUnapplied { try await b.tickUntilApplied([running]) }
+        try await b.ask(.paused, [running])
+        try await b.f.settle(running, .cancelled)
+        for id in ["x", "queued"] {
+            try await b.push(id, in: Self.three)
+            #expect(try await b.f.claim()?.run.id == id)
+        }
+        try await b.f.expectOrder()
+    }
+
     @Test("a push that waits is in at most 16 batches, and is rejected in each further one") func waitingInMany()
         async throws
     {

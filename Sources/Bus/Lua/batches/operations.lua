@@ -1,6 +1,6 @@
 -- Control operations for a batch: docs/guides/batches.md.
 --
--- Uses: Batches, Call, Isolation, Order, Rejections.
+-- Uses: Batches, Call, Isolation, Order, Rejections, States.
 -- Calls ahead: Rechecks.
 -- Writes: want, batch:<name>.
 do
@@ -31,9 +31,11 @@ do
     for n = first, 2 * count, 2 do
       local id, counted_as = pairs_of[n], pairs_of[n + 1]
       if counted_as == 'pending' or counted_as == 'failed' then
-        local values = try('HMGET', c.JOB .. id, 'state', 'want', 'batch')
-        local state, known_want, names = unpack(values)
+        local values = try('HMGET', c.JOB .. id, 'state', 'want', 'next_push', 'batch')
+        local state, known_want, next_push, names = unpack(values)
         local waiting = Order.waiting(c, id)
+        -- A member that is being removed gets nothing, because that would wait for the push after the removal.
+        local leaves = States.removes_job(known_want) and not next_push
         -- A pause that was handed to the member, and that no tick has applied yet, is revoked as well.
         if waiting and find(waiting, '^paused') then known_want = 'paused' end
         if not values.err and Batches.has(names or '', name) and OPERATIONS[want](counted_as, state, known_want) then
@@ -44,8 +46,10 @@ do
             tick.left = tick.left - 2
             call('HDEL', c.WANT, id)
             Isolation.run(c, Order.apply, c, id, waiting, tick.applied_until)
+            state, known_want, next_push = unpack(call('HMGET', c.JOB .. id, 'state', 'want', 'next_push'))
+            leaves = not state or States.removes_job(known_want) and not next_push
           end
-          if not waiting or waiting ~= operation then call('HSET', c.WANT, id, operation) end
+          if waiting ~= operation and not leaves then call('HSET', c.WANT, id, operation) end
         end
       end
     end
