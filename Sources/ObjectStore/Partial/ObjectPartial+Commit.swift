@@ -155,7 +155,8 @@ extension ObjectPartial {
             }
             switch naming {
             case .placed(let head): return stored(head, checksum: checksum)
-            case .fenced: return .fenced
+            // A PUT is not `deleted`, because it is repeated.
+            case .fenced, .deleted: return .fenced
             case .renumber: continue
             }
         }

@@ -54,6 +54,13 @@ extension ObjectPartial {
         case .placed(let head): return stored(head, checksum: nil)
         case .fenced: return .fenced
         case .renumber: throw await nameIsTaken()
+        case .deleted:
+            await discardOwn()
+            throw .failed(
+                Failure(
+                    .io,
+                    "the object store has deleted \(name.path) right after its upload, because a request of an earlier run "
+                        + "came late: the file is fetched again"))
         }
     }
 
@@ -156,11 +163,7 @@ extension ObjectPartial {
     private func isListed(
         _ upload: String, _ key: String, _ size: Int64
     ) async throws(TransferError) -> Bool {
-        let listed: [ListedPart]
-        do throws(StoreError) { listed = try await client.parts(of: upload, key) } catch {
-            if error.kind == .noSuchUpload { return false }
-            throw error.transferError
-        }
+        guard let listed = try await listed(upload, key) else { return false }
         // Some servers list a part twice if it was uploaded twice.
         let found = Dictionary(grouping: listed, by: \.number)
         let etags = state.withLock { state in
@@ -190,6 +193,14 @@ extension ObjectPartial {
                 Failure(.io, "the object store has lost \(lost.count) parts of an upload that it had acknowledged"))
         }
         return true
+    }
+
+    /// The parts that the store has of an upload; nil if the upload is gone: completed or aborted.
+    private func listed(_ upload: String, _ key: String) async throws(TransferError) -> [ListedPart]? {
+        do throws(StoreError) { return try await client.parts(of: upload, key) } catch {
+            if error.kind == .noSuchUpload { return nil }
+            throw error.transferError
+        }
     }
 
     /// HEAD of the object; nil if it is missing or not of this generation. Repeats it for a while, because some servers
@@ -283,7 +294,6 @@ extension ObjectPartial {
         let (source, checksum) = (object.key, object.checksum)
         let chosen = state.withLock { $0.name }
         for (name, isNumbered) in candidates(from: chosen) {
-            let key = client.address.key(name.path)
             if let head = try await head(name.path) {
                 switch collision(with: head, isNumbered: isNumbered) {
                 case .isOurs:
@@ -296,26 +306,49 @@ extension ObjectPartial {
             }
             guard try await hasJob() else { return .fenced }
             state.withLock { $0.name = name }
-            let (upload, parts): (String, [(number: Int, etag: String)])
-            do throws(StoreError) {
-                upload = try await begin(key)
-                parts = try await client.copy(source, size: whole.size, to: upload, key)
-            } catch { throw error.transferError }
-            state.withLock { $0.copyUpload = upload }
-            let naming = try await claiming(name, for: upload) { (claim) throws(TransferError) in
-                try await self.nameObject(
-                    name, by: .complete, size: whole.size, isNumbered: isNumbered, checksFirst: true, claim: claim,
-                    limits: Self.completion
-                ) { (condition) throws(StoreError) in
-                    try await self.complete(upload, key, parts, whole.size, condition)
-                }
+            var naming = try await copy(source, to: name, isNumbered: isNumbered, size: whole.size)
+            // The verified object is still there.
+            if case .deleted = naming {
+                naming = try await copy(source, to: name, isNumbered: isNumbered, size: whole.size)
             }
             switch naming {
             case .placed(let head): return stored(head, checksum: checksum)
             case .fenced: return .fenced
-            case .renumber: try? await client.abort(upload, key)
+            case .renumber: continue
+            case .deleted:
+                throw .failed(Failure(.io, "the object store deletes \(name.path) right after each of its uploads"))
             }
         }
         throw conflict(at: chosen)
+    }
+
+    /// Copies the object `source` to `name`.
+    private func copy(
+        _ source: String, to name: ObjectName, isNumbered: Bool, size: Int64
+    ) async throws(TransferError) -> Naming {
+        let key = client.address.key(name.path)
+        let (upload, parts): (String, [(number: Int, etag: String)])
+        do throws(StoreError) {
+            upload = try await begin(key)
+            parts = try await client.copy(source, size: size, to: upload, key)
+        } catch { throw error.transferError }
+        state.withLock { $0.copyUpload = upload }
+        let naming = try await claiming(name, for: upload) { (claim) throws(TransferError) in
+            var isSent = false
+            return try await self.nameObject(
+                name, by: .complete, size: size, isNumbered: isNumbered, checksFirst: true, claim: claim,
+                limits: Self.completion,
+                isPossible: { () throws(TransferError) in
+                    guard isSent, try await self.listed(upload, key) == nil else { return nil }
+                    return try await self.verdict(key, size, within: Self.contradictionLimit).map(Naming.placed)
+                        ?? .deleted
+                }
+            ) { (condition) throws(StoreError) in
+                isSent = true
+                return try await self.complete(upload, key, parts, size, condition)
+            }
+        }
+        if case .renumber = naming { try? await client.abort(upload, key) }
+        return naming
     }
 }

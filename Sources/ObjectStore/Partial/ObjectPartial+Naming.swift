@@ -14,6 +14,8 @@ extension ObjectPartial {
         case fenced
         /// Another object has the name, and the job allows a number.
         case renumber
+        /// A deletion that an earlier run had sent has removed the object.
+        case deleted
     }
 
     /// How a request gives the name.
@@ -60,7 +62,8 @@ extension ObjectPartial {
     ///
     /// An earlier run may have sent a deletion of the object that is replaced (`withdraw`), on the condition of its ETag,
     /// which is the same on most servers if the bytes are the same. So if such a deletion is possible, this waits until
-    /// it has expired, and gives the name again if the object is gone.
+    /// it has expired. If the object is gone then, a PUT gives the name again. An upload cannot be completed twice, so
+    /// that the result is `deleted`.
     ///
     /// - Parameters:
     ///   - method: What `request` sends.
@@ -82,6 +85,7 @@ extension ObjectPartial {
             name, by: method, size: size, isNumbered: isNumbered, checksFirst: checksFirst, claim: claim,
             limits: limits, mayBeDeleted: &mayBeDeleted, isPossible: isPossible, request)
         guard mayBeDeleted, case .placed = naming, await isDeletedLate(name) else { return naming }
+        guard method == .put else { return .deleted }
         return try await giveName(
             name, by: method, size: size, isNumbered: isNumbered, checksFirst: true, claim: claim, limits: limits,
             mayBeDeleted: &mayBeDeleted, isPossible: isPossible, request)
