@@ -110,6 +110,22 @@ import Testing
         try await f.expectOrder()
     }
 
+    @Test("what the runs of a job that was pushed again at once have left is found after its removal")
+    func repeatedRuns() async throws {
+        let f = try await QueueFixture()
+        var runs: Set<String> = []
+        for end in [QueueFixture.done, QueueFixture.done, .cancelled, QueueFixture.done] {
+            try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+            let claim = try #require(try await f.claim())
+            runs.insert(claim.run.token)
+            try await f.settle(claim, end)
+        }
+        try await f.queue.request(.removed, of: ["1"])
+        try await f.tick()
+        #expect(try await f.queue.removedRuns(from: 0, limit: 9).first?.runs == runs)
+        try await f.expectOrder()
+    }
+
     @Test("a run that was at work in an earlier process of the same name counts as lost; others do not")
     func crashLoopOfOneName() async throws {
         let f = try await QueueFixture { $0.crashLimit = 2 }

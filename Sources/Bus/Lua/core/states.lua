@@ -72,17 +72,6 @@ do
     end
   end
 
-  -- Forgets how a job has ended that goes on. What the end of its run has settled counts only as long as it stays ended:
-  -- a removal may be older than that end, and a push newer than the removal.
-  function States.forget_end(c, id, job)
-    local key = c.JOB .. id
-    local settled, finished, pushed = unpack(call('HMGET', key, 'settled_until', 'finished', 'pushed'))
-    if job.state ~= 'cancelled' and to_integer(settled) < to_integer(finished) then
-      call('HSET', key, 'settled_until', pushed or '0')
-    end
-    call('HDEL', key, unpack(END_FIELDS))
-  end
-
   -- Control operations that end a job. `removed` and `deleted` also forget the job, and `deleted` also deletes its
   -- finished file.
   function States.ends_job(want) return want == 'cancelled' or want == 'removed' or want == 'deleted' end
@@ -94,6 +83,21 @@ do
   function States.record_lost(c, id, known, tokens)
     local lost = table.concat(tokens, ' ')
     call('HSET', c.JOB .. id, 'lost', string.sub(known and known .. ' ' .. lost or lost, -329))
+  end
+
+  -- Forgets how a job has ended that goes on. What the end of its run has settled counts only as long as it stays ended:
+  -- a removal may be older than that end, and a push newer than the removal. If that run ended less than a minute ago, its
+  -- worker may have died before it removed what the run has hidden.
+  function States.forget_end(c, id, job)
+    local key = c.JOB .. id
+    local settled, finished, pushed, token, ended, lost = unpack(call('HMGET', key, 'settled_until', 'finished', 'pushed', 'token',
+      'settled', 'lost'))
+    if job.state ~= 'cancelled' and to_integer(settled) < to_integer(finished) then
+      call('HSET', key, 'settled_until', pushed or '0')
+    end
+    local last = token or ended
+    if last and c.now - to_integer(finished) < 60000 then States.record_lost(c, id, lost, { last }) end
+    call('HDEL', key, unpack(END_FIELDS))
   end
 
   -- Lists a removed job for an hour, as long as its tombstone exists. Meanwhile workers search for its partial files.
