@@ -210,8 +210,17 @@ final class FilePartial: Partial {
         case .ended(let outcome): return try await confirmed(outcome)
         case .unsure(let written):
             if let gate = whole.gate {
-                do throws(TransferError) { try await pass(gate, written) } catch {
-                    guard case .failed(let failure) = error, failure.code == .gateRefused else { throw error }
+                let before = written.output.lastWrite
+                do throws(TransferError) {
+                    try await pass(gate, written)
+                    guard written.output.lastWrite == before else {
+                        throw .failed(
+                            Failure(.io, "the command of --gate has changed the file: let it write to another one"))
+                    }
+                } catch {
+                    guard case .failed(let failure) = error,
+                        failure.code == .gateRefused || written.output.lastWrite != before
+                    else { throw error }
                     // A run that has taken the file over has given it another name, and may be reading it.
                     guard await request.lease.confirm() else { return .fenced }
                     await unlinkHidden()

@@ -163,6 +163,13 @@ extension OutputFile {
         return clinux_first_hole(descriptor) >= size ? status : nil
     }
 
+    /// When the file was last written to, in nanoseconds since 1970; nil if the file system does not say. Blocks for
+    /// microseconds.
+    var lastWrite: Int64? {
+        var status = stat()
+        return fstat(descriptor, &status) == 0 ? status.modifiedNanoseconds : nil
+    }
+
     /// Syncs what is written, and with `attributes` all other metadata, as the durability requires. Blocks.
     package func sync(attributes: Bool = false) throws(TransferError) {
         if durability == .disk {

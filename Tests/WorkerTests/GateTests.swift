@@ -65,7 +65,10 @@ import Testing
     @Test(
         "a gate that moves or changes the file makes the job fail as io, once its retries are used",
         arguments: GateBench.sizes,
-        [#"mv "$GATE_PATH" "$GATE_ROOT/../moved""#, #"echo more >>"$GATE_PATH""#])
+        [
+            #"mv "$GATE_PATH" "$GATE_ROOT/../moved""#, #"echo more >>"$GATE_PATH""#,
+            #"echo other | dd of="$GATE_PATH" conv=notrunc 2>&1"#,
+        ])
     func changed(_ size: Int64, _ command: String) async throws {
         let bench = try await GateBench()
         try await bench.fleet.withWorker("w", bench.gate(command + "; rm -f \"$GATE_ROOT/../moved\"; exit 0")) {
