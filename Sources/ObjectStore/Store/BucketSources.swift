@@ -137,11 +137,11 @@ package final class BucketSources: SourceBuckets {
         }
         let advice =
             switch error.kind {
-            case .noSuchBucket: "there is no bucket \(bucket): check --source and the endpoint"
+            case .noSuchBucket: "there is no bucket \(bucket): check its name and the endpoint"
             case .noSuchObject:
                 "the bucket \(bucket) has no such object: check the key, and the version if the URL has one"
             case .denied, .expired:
-                "the bucket \(bucket) refuses access: check the credentials of --source s3://\(bucket) and what they allow"
+                "the bucket \(bucket) refuses access: check which credentials are used for it, and what they allow"
             case .region: "the bucket \(bucket) is in another region: set the region of its profile"
             case .throttled: "the bucket \(bucket) limits the number of requests"
             default: "the bucket \(bucket) does not send the object"
