@@ -23,7 +23,8 @@ class Stream:
             self.count += 1
             if "seq" not in event:
                 continue
-            id, place = event.get("id"), (event["epoch"], event["seq"])
+            # The events of a batch have no job.
+            id, place = event.get("id") or "batch " + event["batch"], (event["epoch"], event["seq"])
             before, name = last.get(id, ((0, 0), None))
             if place <= before:
                 misplaced.append(f"{id}: {event['event']} at {place} follows {name} at {before}")
