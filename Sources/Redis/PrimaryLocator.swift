@@ -8,6 +8,8 @@ struct PrimaryLocator: Sendable {
     private var nextIndex = 0
     /// The node that the last MOVED reply named.
     private var movedTo: RedisURL.Address?
+    /// Why the node that the last MOVED reply named could not be reached; nil if it could.
+    private(set) var failureOfMove: RedisError?
 
     init(_ url: RedisURL, name: String) {
         (self.url, self.name) = (url, name)
@@ -31,9 +33,13 @@ struct PrimaryLocator: Sendable {
         return RedisError(.noPrimary, "the sentinels name a primary \(primary) that does not answer: \(error.message)")
     }
 
+    /// Records that the server has answered.
+    mutating func reached() { if movedTo != nil { failureOfMove = nil } }
+
     /// Records that the server did not answer, or is not a primary. `find` continues with the next known address, which may
     /// be that of a sentinel: the last one that was asked may be cut off from the others, and name an old primary for ever.
-    mutating func failed() {
+    mutating func failed(_ error: RedisError) {
+        if movedTo != nil { failureOfMove = error }
         movedTo = nil
         nextIndex += 1
     }
@@ -45,7 +51,7 @@ struct PrimaryLocator: Sendable {
         else {
             return false
         }
-        movedTo = address
+        (movedTo, failureOfMove) = (address, movedTo == nil ? failureOfMove : nil)
         // This node can answer later, when the URL's own nodes are gone.
         if !addresses.contains(address) { addresses.append(address) }
         return true

@@ -18,6 +18,15 @@ package actor Redis {
         case owed
     }
 
+    /// How long a client waits for a server that does not serve.
+    package enum Patience: Sendable {
+        /// Each call waits up to its timeout.
+        case each
+        /// After one call has waited in vain, those of the next ten seconds fail at once. For a command, whose user would
+        /// wait for the sum of all its calls.
+        case once
+    }
+
     package nonisolated var unownedExecutor: UnownedSerialExecutor { Connection.loop.asUnownedSerialExecutor() }
 
     /// The thread of all connections. A task that mostly calls Redis avoids thread switches there, but must not block.
@@ -27,6 +36,9 @@ package actor Redis {
     /// The client name in CLIENT LIST.
     package nonisolated let name: String
     private let replies: Replies
+    package nonisolated let patience: Patience
+    /// Until when calls do not wait, because one has waited in vain; nil if none has.
+    private var impatientUntil: ContinuousClock.Instant?
     private var locator: PrimaryLocator
     private var live: Connection?
     /// The server of the live connection, or of the last one.
@@ -47,12 +59,13 @@ package actor Redis {
     ///
     /// - Parameters:
     ///   - name: The client name in CLIENT LIST.
+    ///   - patience: Whether each call waits for a server that does not serve.
     ///   - onChange: Called when the connection is lost, and when it is back. It must not block.
     package init(
-        _ url: RedisURL, name: String, replies: Replies = .wanted,
+        _ url: RedisURL, name: String, replies: Replies = .wanted, patience: Patience = .each,
         onChange: (@Sendable (ConnectionChange) -> Void)? = nil
     ) {
-        (self.url, self.name, self.replies) = (url, name, replies)
+        (self.url, self.name, self.replies, self.patience) = (url, name, replies, patience)
         reports = ConnectionReports(onChange)
         mayFailOver = url.kind != .single
         locator = PrimaryLocator(url, name: name)
@@ -129,7 +142,11 @@ package actor Redis {
                 return results
             }
             let wait = Backoff.milliseconds(tries)
-            if ContinuousClock.now + .milliseconds(wait) >= deadline { return results }
+            if ContinuousClock.now + .milliseconds(wait) >= deadline || hasGivenUp && tries > 2 {
+                giveUp()
+                guard error.code == .moved, let failure = locator.failureOfMove else { return results }
+                throw failure
+            }
             let isRedirected = locator.follow(error, from: server)
             if isRedirected { mayFailOver = true }
             // Find the server again: another one may be the primary by now.
@@ -139,7 +156,7 @@ package actor Redis {
             // nodes that do not agree yet redirect to each other.
             if isRedirected, tries <= 2 { continue }
             if Task.isCancelled { return results }
-            await pause(wait)
+            if !hasGivenUp { await pause(wait) }
         }
     }
 
@@ -189,14 +206,16 @@ package actor Redis {
                 if !isClosed { reports.lose(failure) }
             }
             do {
-                return try await connect(within: min(.seconds(3), max(deadline - .now, .milliseconds(50))))
+                let limit = Duration.seconds(hasGivenUp ? 1 : 3)
+                return try await connect(within: min(limit, max(deadline - .now, .milliseconds(50))))
             } catch {
                 if error.code != .timedOut { refusal = error }
                 let wait = Backoff.milliseconds(failures)
                 guard error.code == .unreachable || error.isTransient,
-                    ContinuousClock.now + .milliseconds(wait) < deadline,
+                    ContinuousClock.now + .milliseconds(wait) < deadline, !hasGivenUp,
                     !Task.isCancelled
                 else {
+                    giveUp()
                     // The reason why no server answers is more useful than `.timedOut`.
                     throw error.code == .timedOut ? refusal ?? error : error
                 }
@@ -233,6 +252,7 @@ package actor Redis {
                 throw locator.meaning(of: error)
             }
             failures = 0
+            locator.reached()
             reports.recover()
             traffic.countConnect()
             server = address
@@ -243,11 +263,17 @@ package actor Redis {
         } catch {
             failures += 1
             if !isClosed { reports.lose(error) }
-            locator.failed()
+            locator.failed(error)
             result = .failure(error)
         }
         connecting = nil
         return result
+    }
+
+    private var hasGivenUp: Bool { impatientUntil.map { .now < $0 } ?? false }
+
+    private func giveUp() {
+        if patience == .once, !hasGivenUp { impatientUntil = .now + .seconds(10) }
     }
 
     private func drop(_ connection: Connection) {

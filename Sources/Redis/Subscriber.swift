@@ -127,7 +127,7 @@ package actor Subscriber {
                 await connection.close()
                 if number == generation, !Task.isCancelled { interrupt(error) }
             } catch {
-                locator.failed()
+                locator.failed(error)
                 if number == generation, !Task.isCancelled { interrupt(error) }
             }
             failures += 1

@@ -54,7 +54,7 @@ struct CommonOptions: ParsableArguments {
     ///   - timeout: How long Redis may take to answer.
     /// - Throws: `RedisError`, which `Haul.main` prints, or an `ExitStatus` whose reason has been printed.
     func connect(hint: String = "", timeout: Duration = .seconds(2)) async throws -> Queue {
-        let redis = Redis(try url(), name: "haul-cli")
+        let redis = Redis(try url(), name: "haul-cli", patience: .once)
         let queue = Queue(try queueName(), redis: redis)
         do throws(RedisError) { try await redis.connect(timeout: timeout) } catch {
             throw error.code == .unreachable ? RedisError(error.code, error.message + hint) : error

@@ -180,6 +180,42 @@ import Testing
         try await expectWait(redis, on: server, for: "CLUSTERDOWN") { try await server.serveAllSlots() }
     }
 
+    @Test("a command waits once for a cluster that is down, and its next calls find out at once")
+    func patience() async throws {
+        let server = try await RedisServer(RedisServer.clusterOfOne)
+        let redis = Redis(try RedisURL(server.url), name: "t", patience: .once)
+        func tries(_ timeout: Duration) async throws -> Int {
+            let before = try await server.errors("CLUSTERDOWN")
+            #expect(await code { try await redis.send(Command("GET", "k"), timeout: timeout) } == .clusterDown)
+            return try await server.errors("CLUSTERDOWN") - before
+        }
+        #expect(try await tries(.seconds(2)) > 4)
+        for _ in 1...3 {
+            // A node without the slot still executes commands without keys.
+            try await redis.send(Command("PING"))
+            #expect(try await tries(.seconds(60)) <= 4)
+        }
+        try await server.serveAllSlots()
+        try await eventually("the slot to be served") {
+            await code { try await redis.send(Command("GET", "k")) } == nil
+        }
+    }
+
+    @Test("the error names the node of a cluster that has the slot and does not answer") func lostNode() async throws {
+        let cluster = try await RedisCluster()
+        let number = try await cluster.owner(of: try await cluster.slot(of: "k"))
+        let others = cluster.servers.indices.filter { $0 != number }
+        for other in others {
+            try await cluster.servers[other].cli("CONFIG", "SET", "cluster-require-full-coverage", "no")
+        }
+        let redis = Redis(try RedisURL("redis+cluster://127.0.0.1:\(cluster.ports[others[0]])"), name: "t")
+        cluster.servers[number].signal(9)
+        let error = await #expect(throws: RedisError.self) {
+            try await redis.send(Command("GET", "k"), timeout: .seconds(1))
+        }
+        #expect(error?.code == .unreachable && error?.message.contains("\(cluster.ports[number])") == true, "\(error!)")
+    }
+
     @Test("ASK and TRYAGAIN are waited out and never followed, and MOVED is followed", arguments: ["ASK", "TRYAGAIN"])
     func moving(_ word: String) async throws {
         let cluster = try await RedisCluster()

@@ -29,7 +29,8 @@ extension Inspection {
         var findings: [Finding] = []
         for name in try await QueueName.all(on: queue.redis)
         where name.base == queue.name.base && name != queue.name.whole {
-            let other = Queue(name, redis: Redis(queue.redis.url, name: queue.redis.name))
+            let other = Queue(
+                name, redis: Redis(queue.redis.url, name: queue.redis.name, patience: queue.redis.patience))
             let (stats, schedules): (QueueStats, Int)
             do throws(RedisError) {
                 (stats, schedules) = (try await other.stats(), try await other.scheduleCount())

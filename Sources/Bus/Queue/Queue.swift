@@ -29,7 +29,7 @@ package struct Queue: Sendable {
         (self.name, self.redis, self.policy, ownFunctions) = (name, redis, policy, functions)
         ownKeys = Keys(name)
         partitions = name.partitions.enumerated().map { index, name in
-            let client = index == 0 ? redis : connect?() ?? Redis(redis.url, name: redis.name)
+            let client = index == 0 ? redis : connect?() ?? Redis(redis.url, name: redis.name, patience: redis.patience)
             return Queue(name, redis: client, policy: policy, functions: functions)
         }
     }

@@ -25,7 +25,7 @@ struct Queues: AsyncParsableCommand {
         }
         for name in names {
             // In a cluster each queue may be on another server, so each has a client of its own.
-            let queue = Queue(name, redis: Redis(try common.url(), name: "haul-cli"))
+            let queue = Queue(name, redis: Redis(try common.url(), name: "haul-cli", patience: .once))
             let stats: QueueStats
             do throws(RedisError) { stats = try await queue.stats() } catch {
                 await queue.close()
