@@ -70,7 +70,7 @@ import Testing
             ["HSET", Roles.prefix + "limits", "slow", #"{"connections":0}"#],
             ["HSET", Roles.prefix + "hosts", "line slow", "1", "waiting", "1"],
             ["LPUSH", Roles.prefix + "deferred_host:slow", #"{"url":"http://slow/","id":"deferred"}"#],
-            ["HSET", Roles.prefix + "deferred_kinds", "later", "1"],
+            ["HSET", Roles.prefix + "deferred_kinds", "later", "9999999999999"],
             ["LPUSH", Roles.prefix + "deferred_kind:later", #"{"url":"http://h/","id":"later","kind":"later"}"#],
             ["ZADD", Roles.prefix + "deferred_groups", "0", "acme"],
             ["LPUSH", Roles.prefix + "deferred_group:acme", #"{"url":"http://h/","id":"turn","group":"acme"}"#],
@@ -115,6 +115,11 @@ import Testing
                 try await doMore(role, roles)
             }
             try await expectAsked(role, commands, roles)
+            guard role == "inspector" else { continue }
+            // A check that goes on after a refusal would call a queue healthy that it has not read.
+            let refused = try await roles.admin.send(Command("ACL", "LOG")).array ?? []
+            #expect(
+                refused.map(\.dictionary).allSatisfy { $0["username"] != role || $0["reason"] == "key" }, "\(refused)")
         }
     }
 
@@ -160,6 +165,10 @@ import Testing
             let queues = try await roles.haul(role, "queues")
             #expect(queues.status == 0 && queues.out.contains("default"), "\(queues)")
             #expect(queues.err.contains("this user may not read the queue other"), "\(queues)")
+            // It reports the elements of a kind that no worker has asked for.
+            try await roles.admin.send(Command("HSET", key("deferred_kinds"), "later", "1"))
+            let check = try await roles.haul(role, "check")
+            #expect(check.status == 1 && check.out.contains("deferred_kind:later"), "\(check)")
             // The queries of `check --root`, which looks only at files that are at least a minute old.
             for index in ["completed", "cancelled", "removed"] {
                 #expect(try await !roles.cli(role, ["ZRANGE", key(index), "0", "999"]).contains("NOPERM"))

@@ -249,9 +249,8 @@ extension Inspection {
 
     /// Checks for elements of kinds that this version does not know. They may be a later version's, or a mistake.
     private func checkKinds(_ now: Int64) async throws(RedisError) -> [Finding] {
-        let reply = try await queue.redis.pipeline([
-            .command(Command("HRANDFIELD", queue.keys.deferredKinds, 100, "WITHVALUES"))
-        ])[0]
+        let reply = try await queue.redis.send(
+            Command("HRANDFIELD", queue.keys.deferredKinds, 100, "WITHVALUES"))
         return reply.dictionary.sorted { $0.key < $1.key }.compactMap { kind, time in
             guard Job.Kind(rawValue: kind) == nil, now - (Int64(field: time) ?? 0) > 60_000 else { return nil }
             return Finding(
