@@ -53,6 +53,9 @@ public struct ScheduleHandle: Sendable, Identifiable {
         } catch {
             throw HaulError(.invalidJob, "the schedule \(id): \(error)")
         }
+        if let fault = queue.queue.fault(of: schedule, as: id) {
+            throw HaulError(.invalidJob, "the schedule \(id): \(fault)")
+        }
         _ = try await mappingErrors { () throws(RedisError) in try await queue.queue.add(schedule, as: id) }
     }
 

@@ -267,6 +267,9 @@ extension API {
             if let unknown = schedule.unknownField {
                 throw APIError(422, .badRequest, "schedule: job: \(unknown): no such field. Nothing was added.")
             }
+            if let fault = queue.fault(of: schedule, as: name) {
+                throw APIError(422, .badRequest, "schedule: \(fault). Nothing was added.")
+            }
             // A schedule that replaces one of this name adds none.
             let isNew = try await queue.scheduleDefinition(name) == nil
             let count = isNew ? try await queue.scheduleCount() : 0

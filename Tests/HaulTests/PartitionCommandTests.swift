@@ -95,6 +95,14 @@ private struct PartitionBench {
         #expect(try await bench.haul("show", "p7").out.contains("completed"))
         #expect(try await bench.haul("queues").out.contains("films#8"))
 
+        // A batch is counted where its name leads, and the jobs of a schedule are where that one's does.
+        for (batch, status) in [("nightly", 0), ("c", 2), ("nightly", 0)] {
+            let job = #"{"url":"http://h/s","batch":"\#(batch)"}"#
+            let added = try await bench.haul("schedule", "add", "nightly", "--every", "1h", job)
+            #expect(added.status == status && added.err.contains("counted in films#") == (status != 0), "\(added)")
+        }
+        _ = try await bench.haul("schedule", "remove", "nightly")
+
         // The recipe of the page for a producer with redis-cli.
         let recipe = try Pages.blocks("sh cluster", of: "docs/operate/partitions.md").joined(separator: "\n")
         let port = bench.cluster.ports[0]

@@ -125,6 +125,15 @@ def test_schedules_and_settings_are_those_of_the_whole_queue(queue, origin):
     assert queue.run_schedule(name).result(timeout=30).state == "completed"
     queue.remove_schedule(name)
     assert name not in queue.schedules()
+    # A batch is counted where its name leads.
+    for batch in map(str, range(20)):
+        job = haul.Download(origin.url("/good"), batch=batch)
+        if haul.partition("films#8", batch) == haul.partition("films#8", name):
+            queue.add_schedule(name, job, every=3600)
+            queue.remove_schedule(name)
+        else:
+            with pytest.raises(haul.InvalidJob, match="another partition"):
+                queue.add_schedule(name, job, every=3600)
     queue.change_settings(rate=50_000_000)
     assert queue.settings() == {"rate": "50000000"}
     queue.change_settings(rate=None)

@@ -61,6 +61,16 @@ extension Queue {
         return current
     }
 
+    /// Why a queue of partitions cannot have the schedule; nil if it can. Its runs are pushed in the partition of its name,
+    /// and a batch is counted in the partition of its own.
+    package func fault(of schedule: Schedule, as name: String) -> String? {
+        guard !partitions.isEmpty, let batch = (try? schedule.element(id: "n"))?.batch,
+            partition(of: batch).name != partition(of: name).name
+        else { return nil }
+        return "job: batch: \(batch) is counted in \(partition(of: batch).name), and the runs of \(name) are jobs of "
+            + "\(partition(of: name).name): name the schedule \(batch), or leave the batch out"
+    }
+
     /// Pauses a schedule, or resumes it. The definition is not written, because others may change it at the same time.
     ///
     /// - Parameter time: When it was changed, unix ms; now by default.

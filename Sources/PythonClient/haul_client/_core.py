@@ -21,7 +21,7 @@ from . import _contract as contract
 from ._clock import TimestampOrder
 from ._contract import Keys
 from ._errors import (
-    HaulError, InvalidSetting, NotReplicated, NoWorker, Rejected, TimedOut, Unreachable,
+    HaulError, InvalidJob, InvalidSetting, NotReplicated, NoWorker, Rejected, TimedOut, Unreachable,
 )
 from ._jobs import Element, derived_id, element, masked_url, scheduled, url_digest
 from ._partitions import checksum, partitions
@@ -638,6 +638,10 @@ class Core:
         whole = {key: value for key, value in definition.items() if value is not None}
         check_schedule(whole)
         whole["job"] = scheduled(job, name, self.reply_to)
+        batch = whole["job"].get("batch")
+        batch = batch["name"] if isinstance(batch, dict) else batch
+        if batch is not None and self.partition_of(batch) != self.partition_of(name):
+            raise InvalidJob("batch", f"is counted in another partition than that of the schedule: name the schedule {batch}, or leave the batch out")
         text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
         keys = self.partition_of(name)
         # Its runs count from now on, whenever a worker plans it.

@@ -36,6 +36,9 @@ struct ScheduleCommand: AsyncParsableCommand {
         func run() async throws {
             let schedule = try schedule()
             let queue = try await common.connect()
+            if let fault = queue.fault(of: schedule, as: name) {
+                throw ExitStatus.printing(.usage, fault + ". Nothing was added.")
+            }
             let (count, before) = (try await queue.scheduleCount(), try await queue.scheduleDefinition(name))
             guard before != nil || count < Schedule.maxCount else {
                 throw ExitStatus.printing(
