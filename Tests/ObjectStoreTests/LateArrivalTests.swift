@@ -302,6 +302,29 @@ struct LateArrivalTests: MultipartFileTests {
         }
     }
 
+    @Test("a part of which the store has other bytes is not used by a later run", arguments: ObjectServer.dialects)
+    func changedPart(_ kind: ObjectServer.Kind) async throws {
+        let good = try await Bucket(kind)
+        let gateway = LateGateway(to: good.server.endpoint)
+        let bad = try Bucket(good.server, endpoint: gateway.endpoint, prefix: good.store.client.address.prefix)
+        // The store says by the ETag that it has other bytes.
+        gateway.editResponses(to: { $0.hasPrefix("PUT ") && $0.contains("partNumber=2&") }) { response in
+            response.replacing(/"[0-9a-f]{32}"/, with: "\"\(String(repeating: "0", count: 32))\"")
+        }
+        let partial = try await open(bad, "1")
+        await #expect {
+            try await self.receive(0..<Self.size, into: partial)
+            _ = try await partial.commit(self.whole())
+        } throws: { error in
+            guard case .failed(let failure) = error as? TransferError else { return false }
+            return failure.code == .io && failure.message.contains("part 2 has other bytes")
+        }
+        let point = try? await currentPoint(partial)
+        #expect(try await good.everything() == ([], 0))
+        guard let point else { return }
+        await #expect(throws: NothingLeft.self) { try await self.resume(good, "2", point) }
+    }
+
     @Test("an upload to the same key that another job has begun is not aborted", arguments: ObjectServer.dialects)
     func foreignUpload(_ kind: ObjectServer.Kind) async throws {
         let bucket = try await Bucket(kind)

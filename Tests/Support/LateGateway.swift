@@ -12,6 +12,8 @@ package final class LateGateway: Sendable {
         var paired = 0
         var isToHold: (@Sendable (String) -> Bool)?
         var isHolding = false
+        var isToEdit: (@Sendable (String) -> Bool)?
+        var edit: @Sendable (String) -> String = { $0 }
     }
 
     private let server: RawServer
@@ -51,7 +53,10 @@ package final class LateGateway: Sendable {
                     for _ in 0..<200 where state.value.paired < 2 { usleep(5000) }
                 }
                 if !isKept {
-                    let response = Self.exchange(request, port)
+                    var response = Self.exchange(request, port)
+                    if state.value.isToEdit?(head) ?? false {
+                        response = Array(state.value.edit(String(decoding: response, as: UTF8.self)).utf8)
+                    }
                     if state.value.isToHold?(head) ?? false {
                         state.change { $0.isHolding = true }
                         gate.wait()
@@ -80,6 +85,13 @@ package final class LateGateway: Sendable {
     /// Delivers requests whose head `matches`, but holds their responses back until `release()`.
     package func holdResponses(to matches: @escaping @Sendable (String) -> Bool) {
         state.change { $0.isToHold = matches }
+    }
+
+    /// Changes the responses, which must be text, to requests whose head `matches`.
+    package func editResponses(
+        to matches: @escaping @Sendable (String) -> Bool, _ edit: @escaping @Sendable (String) -> String
+    ) {
+        state.change { ($0.isToEdit, $0.edit) = (matches, edit) }
     }
 
     /// Whether the response to a request that was executed is held back.

@@ -127,6 +127,12 @@ extension ObjectPartial {
                 state.storeState.tails.removeAll { $0.part == buffer.number }
             }
         } catch {
+            // A later run would find the part in the upload, and would not know that it is wrong.
+            if error.code == BucketClient.otherPart {
+                throw await damaged(
+                    "by its ETag, part \(buffer.number) has other bytes in the object store than were sent",
+                    so: "the file is fetched again")
+            }
             throw error.kind == .noSuchUpload
                 ? .failed(
                     Failure(.io, "the upload was aborted: by another run of this job, or by a rule of the bucket"))
@@ -175,10 +181,12 @@ extension ObjectPartial {
     }
 
     /// The partial file can never be completed, so this purges it, and the next run restarts. Returns the error.
-    func damaged(_ why: String) async -> TransferError {
+    func damaged(
+        _ why: String, so more: String = "another program has changed what is beneath \(HiddenKeys.root)"
+    ) async -> TransferError {
         let isNamed = state.withLock { $0.phase == .placed }
         if !isNamed, (try? await hasJob()) != false { await store.purge(hidden, completed: []) }
-        return .failed(Failure(.io, "\(why): another program has changed what is beneath \(HiddenKeys.root)"))
+        return .failed(Failure(.io, "\(why): \(more)"))
     }
 
     // MARK: The upload

@@ -195,9 +195,12 @@ extension BucketClient {
         return id
     }
 
+    /// The code of the error that `put(part:)` throws if the store has other bytes than it got.
+    static let otherPart = "OtherPart"
+
     /// Puts a part. Returns its ETag, which is its MD5 on most servers.
     ///
-    /// - Throws: `transient` if the ETag is an MD5, and not that of the part.
+    /// - Throws: The code `otherPart` if the ETag is an MD5, and not that of the part. The upload has that part now.
     func put(
         part number: Int, of upload: String, _ key: String, _ memory: RequestMemory, md5: [UInt8]
     ) async throws(StoreError) -> String {
@@ -211,7 +214,7 @@ extension BucketClient {
         let isDigest = etag.utf8.count == 32 && etag.utf8.allSatisfy { Character(UnicodeScalar($0)).isHexDigit }
         if isDigest, !isEncrypted, etag.lowercased() != Hexadecimal.text(md5) {
             throw StoreError(
-                status: 200, code: "BadDigest", message: "the part's ETag is not the MD5 of what was sent",
+                status: 200, code: Self.otherPart, message: "the part's ETag is not the MD5 of what was sent",
                 kind: .transient)
         }
         return etag
