@@ -98,6 +98,19 @@ private struct PartialChangeFixture {
         await #expect(throws: RedisError.self) { try await f.limited.push(now: elements) }
     }
 
+    @Test("a push of many jobs waits for each call, so that it knows what is pushed if the connection ends")
+    func calls() async throws {
+        let f = try await QueueFixture()
+        let elements = try (0..<1500).map { try Element(JSON(#"{"url":"http://h/","id":"j\#($0)"}"#)) }
+        _ = try await f.queue.time()
+        let before = f.redis.traffic.roundTrips
+        let report = await f.queue.report(ofPushing: elements)
+        #expect(report.error == nil && report.timestamps.count == 1500)
+        // The time, and three times 500 jobs.
+        #expect(f.redis.traffic.roundTrips - before >= 4)
+        #expect(try await f.queue.count(in: .queued) == 1500)
+    }
+
     @Test("retries that no worker has applied are known by the times of their requests") func retries() async throws {
         let f = try await PartitionFixture()
         let at = try await f.queue.request(.running, of: ["a"])

@@ -94,14 +94,9 @@ extension Queue {
         do throws(RedisError) {
             let timestamp = try await timestamp(of: .push(elements.map(\.id)))
             let made = elements.map { $0.made(at: timestamp) }
-            let pages = Array(made.chunks(ofCount: 500))
-            let replies = try await redis.pipeline(
-                pages.map { .command(Command(arguments: ["LPUSH", keys.jobs] + $0.map(\.text))) })
-            for (page, reply) in zip(pages, replies) {
-                do throws(RedisError) { _ = try reply.get() } catch {
-                    report.error = report.error ?? error
-                    continue
-                }
+            // One call at a time, so that the pages before it are known to be pushed if the connection ends.
+            for page in made.chunks(ofCount: 500) {
+                try await redis.send(Command(arguments: ["LPUSH", keys.jobs] + page.map(\.text)))
                 report.timestamps.merge(page.map { ($0.id, $0.timestamp ?? timestamp) }, uniquingKeysWith: max)
             }
         } catch { report.error = error }

@@ -59,9 +59,13 @@ struct Push: AsyncParsableCommand {
     /// Says how many jobs are pushed, and which are not, so that only these are pushed again. A request that is pushed
     /// again after it has ended is sent twice.
     private static func failure(_ error: RedisError, _ pushed: [String: Int64], of elements: [Element]) -> ExitStatus {
-        guard !pushed.isEmpty else { return .printing(error) }
         let rest = elements.map(\.id).filter { pushed[$0] == nil }
         let isUncertain = [.closed, .timedOut, .cancelled].contains(error.code)
+        guard !pushed.isEmpty else {
+            let advice =
+                ". It is unknown whether jobs were pushed: look with haul list before you push them again"
+            return .printing(isUncertain ? RedisError(error.code, error.message + advice) : error)
+        }
         let names = rest.prefix(10).joined(separator: ", ") + (rest.count > 10 ? " and \(rest.count - 10) more" : "")
         return .printing(
             RedisError(
