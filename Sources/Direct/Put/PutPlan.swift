@@ -54,9 +54,19 @@ struct PutPlan {
                 .usage, "for several files give a URL that ends with / (their names are added), or --form, or --tus"
             )
         }
+        if !options.tus { try Self.refuseEqualNames(labels, relative, url) }
         items = try zip(labels, relative).map { label, path in
             Item(job: try Self.job(url, [("file", JSON.quoted(path))], options, credentials), label: label)
         }
+    }
+
+    private static func refuseEqualNames(_ labels: [String], _ paths: [String], _ url: String) throws {
+        let named = Dictionary(grouping: zip(labels, paths)) { $0.1.pathParts.last ?? "" }
+        guard let (name, files) = named.filter({ $0.value.count > 1 }).min(by: { $0.key < $1.key }) else { return }
+        throw ExitStatus.printing(
+            .usage,
+            "\(files[0].0) and \(files[1].0) would both be sent to \(MaskedURL.keepingQuery(url))\(name): send one of them to "
+                + "another URL")
     }
 
     /// The name that the server gets. A pipe of the shell, like /dev/fd/63, has only a number.
