@@ -69,9 +69,17 @@ extension Get {
         }
         // Lines may have been added during the downloads. Then the list is read again, and what is there already stays.
         guard try Self.lists(in: directory)[list] == version else { return }
-        guard rename(list, "\(list).\(end)") == 0 else {
+        try Self.setAside(list, as: end)
+    }
+
+    /// Renames a list to `NAME.done`, or to `NAME.2.done` and so on if that exists: it may be the record of a list of the
+    /// same name.
+    private static func setAside(_ list: String, as end: String) throws {
+        let names = (1...).lazy.map { $0 == 1 ? "\(list).\(end)" : "\(list).\($0).\(end)" }
+        let name = names.first { access($0, F_OK) != 0 }!
+        guard rename(list, name) == 0 else {
             throw ExitStatus.printing(
-                .jobFailed, "\(list) cannot be renamed to \(list).\(end): \(String(cString: strerror(errno)))")
+                .jobFailed, "\(list) cannot be renamed to \(name): \(String(cString: strerror(errno)))")
         }
     }
 
