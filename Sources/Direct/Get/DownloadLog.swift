@@ -14,6 +14,7 @@ final class DownloadLog: Sendable {
     /// `$XDG_STATE_HOME/haul/get`, only for its owner.
     let directory: String
     private let pool = BlockingPool(name: "download log", limit: 1)
+    private let hasWarned = Atomic(false)
     /// Only the thread of `pool` uses it.
     private let file: Mutex<DownloadLogFile>
     private let gathered = Mutex(Gathered())
@@ -212,11 +213,19 @@ final class DownloadLog: Sendable {
                 }
                 claims.append(claim)
             }
-            if !gathered.text.isEmpty { file.append(gathered.text, isDurable: gathered.isDurable) }
+            if !gathered.text.isEmpty { warn(of: file.append(gathered.text, isDurable: gathered.isDurable)) }
             return claims
         }
         for (claiming, claim) in zip(gathered.claims, claims) { claiming.continuation.resume(returning: claim) }
         for continuation in gathered.waiting { continuation.resume() }
+    }
+
+    /// Says once that downloads are not recorded. They go on, because most of them need no record.
+    private func warn(of code: Int32) {
+        guard code != 0, !hasWarned.exchange(true, ordering: .relaxed) else { return }
+        Terminal.printError(
+            "haul: the list of downloads in \(directory) cannot be written (\(String(cString: strerror(code)))): what is "
+                + "interrupted now starts again, and leaves its hidden file")
     }
 
     /// The records of downloads that have begun and not ended, also of those that run in another process.

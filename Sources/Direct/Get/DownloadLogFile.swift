@@ -163,12 +163,14 @@ struct DownloadLogFile: ~Copyable {
         return lines.values.filter { $0.isOpen == areOpen }.compactMap { GetRecord(text($0)) }
     }
 
-    /// Appends whole lines, each with its newline.
-    mutating func append(_ text: [UInt8], isDurable: Bool) {
+    /// Appends whole lines, each with its newline. Returns 0, or the errno of what could not be written.
+    mutating func append(_ text: [UInt8], isDurable: Bool) -> Int32 {
         if !isOpened || appended > maxBytes { openFile() }
-        // The first newline ends a line that a killed process may have left incomplete.
-        if Self.write([UInt8(ascii: "\n")] + text, to: descriptor), isDurable { fdatasync(descriptor) }
         appended += text.count
+        // The first newline ends a line that a killed process may have left incomplete.
+        errno = ENOSPC
+        guard Self.write([UInt8(ascii: "\n")] + text, to: descriptor) else { return errno }
+        return isDurable && fdatasync(descriptor) != 0 ? errno : 0
     }
 
     private static func write(_ bytes: [UInt8], to descriptor: Int32) -> Bool {
