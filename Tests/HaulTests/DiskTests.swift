@@ -89,7 +89,8 @@ import Testing
         try await bench.fleet.end(bench.worker)
     }
 
-    @Test("haul get says that it cannot record a download, and completes it", available) func unrecorded() async throws {
+    @Test("haul get says that it cannot record a download, and completes it", available) func unrecorded() async throws
+    {
         let (origin, files) = (try OriginServer { .file(ProcessFleet.bytes, to: $0) }, TemporaryDirectory())
         let full = """
             mount -t tmpfs -o size=64k none /mnt
