@@ -104,8 +104,9 @@ package final class BucketSources: SourceBuckets {
             let validator = request.headers.remove(at: index).value
             if validator.hasPrefix("\"") { etag = StoreResponse.unquoted(validator) }
         }
+        let isOption = other == nil
         return try await client.open(url.key, version: url.version, like: request, ifMatch: etag) { error, headers in
-            Self.failure(error, headers, url.bucket)
+            Self.failure(error, headers, url.bucket, isOption: isOption)
         }
     }
 
@@ -131,17 +132,23 @@ package final class BucketSources: SourceBuckets {
     }
 
     /// A failure for the job. The server's own message is left out, because it may name the user and the key.
-    private static func failure(_ error: StoreError, _ headers: HeaderFields, _ bucket: String) -> Failure {
+    ///
+    /// - Parameter isOption: The bucket is one of the worker's option --source.
+    private static func failure(
+        _ error: StoreError, _ headers: HeaderFields, _ bucket: String, isOption: Bool
+    ) -> Failure {
         guard error.status != 0 else {
             return Failure(.connect, "a request to the bucket \(bucket) failed: \(error.code)")
         }
         let advice =
             switch error.kind {
-            case .noSuchBucket: "there is no bucket \(bucket): check its name and the endpoint"
+            case .noSuchBucket:
+                "there is no bucket \(bucket): check \(isOption ? "--source" : "its name") and the endpoint"
             case .noSuchObject:
                 "the bucket \(bucket) has no such object: check the key, and the version if the URL has one"
             case .denied, .expired:
-                "the bucket \(bucket) refuses access: check which credentials are used for it, and what they allow"
+                "the bucket \(bucket) refuses access: check the credentials"
+                    + "\(isOption ? " of --source s3://\(bucket)" : "") and what they allow"
             case .region: "the bucket \(bucket) is in another region: set the region of its profile"
             case .throttled: "the bucket \(bucket) limits the number of requests"
             default: "the bucket \(bucket) does not send the object"
