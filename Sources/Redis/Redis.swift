@@ -6,7 +6,7 @@ import HaulExecutors
 /// A command is written at most once. If the connection fails after that, the call throws `.closed` or `.timedOut`, and
 /// the caller decides whether to send the command again. All functions of the bus may be sent again. If a reply says
 /// that Redis has not executed the command (`LOADING`, `READONLY` after a failover, …), the client retries up to the
-/// call's timeout.
+/// call's timeout, as its `Patience` allows.
 package actor Redis {
     /// Whether a caller whose task is cancelled still waits for its replies.
     package enum Replies: Sendable {

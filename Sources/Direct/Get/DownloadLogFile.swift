@@ -167,8 +167,9 @@ struct DownloadLogFile: ~Copyable {
     mutating func append(_ text: [UInt8], isDurable: Bool) -> Int32 {
         if !isOpened || appended > maxBytes { openFile() }
         appended += text.count
-        // The first newline ends a line that a killed process may have left incomplete.
+        // A write that is cut short sets no errno.
         errno = ENOSPC
+        // The first newline ends a line that a killed process may have left incomplete.
         guard Self.write([UInt8(ascii: "\n")] + text, to: descriptor) else { return errno }
         return isDurable && fdatasync(descriptor) != 0 ? errno : 0
     }

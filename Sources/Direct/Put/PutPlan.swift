@@ -60,6 +60,7 @@ struct PutPlan {
         }
     }
 
+    /// - Throws: `ExitStatus.usage` if two files would get one URL; the reason has been printed.
     private static func refuseEqualNames(_ labels: [String], _ paths: [String], _ url: String) throws {
         let named = Dictionary(grouping: zip(labels, paths)) { $0.1.pathParts.last ?? "" }
         guard let (name, files) = named.filter({ $0.value.count > 1 }).min(by: { $0.key < $1.key }) else { return }
