@@ -26,7 +26,7 @@ public struct BatchHandle: Sendable, Identifiable {
         let messages = queue.subscription(to: [channel]).makeAsyncIterator()
         let deadline = timeout.map { ContinuousClock.now + $0 }
         while true {
-            let known = try await ResultWait.retrying(until: deadline, status)
+            let known = try await retryingWhileUnreachable(until: deadline, status)
             if let known, known.hasEnded, known.round > round { return known }
             if Task.isCancelled { throw .cancelled }
             if let deadline, deadline <= .now {

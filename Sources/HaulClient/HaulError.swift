@@ -100,3 +100,17 @@ public struct HaulError: Error, Sendable, Equatable, CustomStringConvertible {
 func mappingErrors<T>(_ body: () async throws(RedisError) -> T) async throws(HaulError) -> T {
     do { return try await body() } catch { throw HaulError(error) }
 }
+
+/// Calls `read`, and retries while Redis is unreachable, until the deadline if there is one. For whatever promises to go
+/// on when Redis is back.
+func retryingWhileUnreachable<T>(
+    until deadline: ContinuousClock.Instant? = nil, _ read: () async throws(HaulError) -> T
+) async throws(HaulError) -> T {
+    while true {
+        do throws(HaulError) { return try await read() } catch {
+            guard error.code == .unreachable || error.code == .timedOut, !Task.isCancelled else { throw error }
+            if let deadline, deadline <= .now { throw error }
+            try? await Task.sleep(for: .milliseconds(100))
+        }
+    }
+}

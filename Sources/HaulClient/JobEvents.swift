@@ -72,7 +72,7 @@ public struct JobEvents: AsyncSequence, Sendable {
             position = newPosition
             // The event may announce the end of an earlier push, while this push still waits. The hash decides.
             if event.finalState != nil || event.kind == .duplicate {
-                switch try await handle.readEndState(wasKnown: isKnown) {
+                switch try await readEndState() {
                 case .ended, .removed: hasEnded = true
                 case .open: break
                 }
@@ -80,10 +80,16 @@ public struct JobEvents: AsyncSequence, Sendable {
             return .event(event)
         }
 
+        private func readEndState() async throws(HaulError) -> JobHandle.EndState {
+            try await retryingWhileUnreachable { () throws(HaulError) in
+                try await handle.readEndState(wasKnown: isKnown)
+            }
+        }
+
         /// Reads the job's hash. nil if the hash is not newer than the last update.
         private mutating func catchUp() async throws(HaulError) -> JobUpdate? {
             let status: JobStatus
-            let state = try await handle.readEndState(wasKnown: isKnown)
+            let state = try await readEndState()
             if case .open(nil) = state {} else { isKnown = true }
             switch state {
             case .removed:

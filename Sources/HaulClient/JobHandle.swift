@@ -24,7 +24,7 @@ public struct JobHandle: Sendable, Identifiable {
     /// The first element is the job's ``JobUpdate/status(_:)``, if the job is known already. Then follow the events,
     /// each once and in order. If events were missed, a status read from the hash replaces them. The sequence ends
     /// after the job's end. The last element announces this end, unless the job was removed. The sequence of a handle with
-    /// ``pushedAt`` also ends after the event that its push was rejected.
+    /// ``pushedAt`` also ends after the event that its push was rejected. It goes on while Redis cannot be reached.
     ///
     /// Each iteration is one subscription over the queue's connection for events.
     public var events: JobEvents { JobEvents(handle: self) }

@@ -88,16 +88,16 @@ public struct QueueEvents: AsyncSequence, Sendable {
 
         /// Reads the unfinished jobs, and those that ended or were paused while there was no subscription.
         private mutating func catchUp() async throws(HaulError) {
-            let now = try await mappingErrors { () throws(RedisError) in try await queue.queue.time() }
+            let now = try await read { queue throws(RedisError) in try await queue.time() }
             // The first time, only jobs since the beginning of the iteration count.
             let since =
                 lastEventTime.map { $0 - Self.slack } ?? now - Int64((ContinuousClock.now - begun) / .milliseconds(1))
             var ids = Set(positions.keys)
             for state in [JobState.completed, .failed, .cancelled, .paused] {
                 ids.formUnion(
-                    try await mappingErrors { () throws(RedisError) in
+                    try await read { queue throws(RedisError) in
                         // They are all held in memory.
-                        try await queue.queue.ids(in: state, since: since, limit: 100_000)
+                        try await queue.ids(in: state, since: since, limit: 100_000)
                     })
             }
             for page in Array(ids).chunks(ofCount: 500) {
@@ -114,8 +114,15 @@ public struct QueueEvents: AsyncSequence, Sendable {
         private func status(
             of ids: [String], after positions: [String: EventPosition]
         ) async throws(HaulError) -> [JobStatus] {
-            try await mappingErrors { () throws(RedisError) in try await queue.queue.jobs(ids) }.map(JobStatus.init)
+            try await read { queue throws(RedisError) in try await queue.jobs(ids) }.map(JobStatus.init)
                 .filter { $0.position > positions[$0.id] ?? .none }
+        }
+
+        /// Reads from Redis, as soon as it can be reached.
+        private func read<T>(_ body: (Queue) async throws(RedisError) -> T) async throws(HaulError) -> T {
+            try await retryingWhileUnreachable { () throws(HaulError) in
+                try await mappingErrors { () throws(RedisError) in try await body(queue.queue) }
+            }
         }
     }
 }
@@ -128,7 +135,7 @@ extension HaulQueue {
     /// meantime; a status may then repeat what an earlier update has announced. A consumer that is too slow also misses
     /// events: at most 50,000 messages or about 16 MiB are buffered.
     ///
-    /// The sequence does not end by itself.
+    /// The sequence goes on while Redis cannot be reached, and does not end by itself.
     public var events: QueueEvents { QueueEvents(queue: self) }
 
     /// Subscribes to the channels of these jobs, or of all jobs if `ids` is nil.

@@ -96,7 +96,7 @@ final class ReplyConsumer: Sendable {
     init(_ queue: HaulQueue, name: String) { (self.queue, self.name) = (queue, name) }
 
     func remove(_ text: [UInt8]) async throws(HaulError) {
-        try await ResultWait.retrying(until: .now + .seconds(5)) { () throws(HaulError) in
+        try await retryingWhileUnreachable(until: .now + .seconds(5)) { () throws(HaulError) in
             try await mappingErrors { () throws(RedisError) in try await queue.queue.acknowledge(text, to: name) }
         }
     }

@@ -38,21 +38,8 @@ struct ResultWait {
 
     /// Reads the job's hash. Retries until the deadline while Redis is unreachable.
     private func readUntilDeadline(wasKnown: Bool) async throws(HaulError) -> JobHandle.EndState {
-        try await Self.retrying(until: deadline) { () throws(HaulError) in
+        try await retryingWhileUnreachable(until: deadline) { () throws(HaulError) in
             try await handle.readEndState(wasKnown: wasKnown)
-        }
-    }
-
-    /// Calls `read`, and retries until the deadline while Redis is unreachable.
-    static func retrying<T>(
-        until deadline: ContinuousClock.Instant?, _ read: () async throws(HaulError) -> T
-    ) async throws(HaulError) -> T {
-        while true {
-            do throws(HaulError) { return try await read() } catch {
-                guard error.code == .unreachable || error.code == .timedOut, !Task.isCancelled else { throw error }
-                if let deadline, deadline <= .now { throw error }
-                try? await Task.sleep(for: .milliseconds(100))
-            }
         }
     }
 

@@ -96,6 +96,43 @@ import Testing
         _ = try await worker.wait()
     }
 
+    @Test("events go on after Redis was away while a missed event was to be made up for", .timeLimit(.minutes(2)))
+    func unreadable() async throws {
+        let server = try await RedisServer()
+        // New connections can be opened only while this link exists.
+        let link = server.directory.file("link")
+        try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: server.socket)
+        let queue = try HaulQueue(redis: "unix://\(link)")
+        let following = Task { try await collect(queue.job("a").events) }
+        let all = Task {
+            for try await update in queue.events where update.finalState != nil { return update.name }
+            return "nothing"
+        }
+        try await eventually("both subscriptions") {
+            let numbers = try await (server.cli("PUBSUB", "NUMPAT"), server.cli("PUBSUB", "CHANNELS"))
+            return numbers.0 == "1" && numbers.1 == "haul:{default}:events:a"
+        }
+        func publish(_ place: Int) async throws {
+            let event = #"{"v":1,"event":"progress","id":"a","queue":"default","epoch":1,"seq":\#(place),"at":1}"#
+            #expect(try await server.cli("PUBLISH", "haul:{default}:events:a", event) == "2")
+        }
+        try await publish(1)
+        try FileManager.default.removeItem(atPath: link)
+        let commands = try await server.cli("CLIENT", "LIST").split(separator: "\n")
+            .first { $0.contains("name=haul-client ") }?.firstMatch(of: /id=([0-9]+)/)
+        let id = try #require(commands.map { String($0.1) })
+        #expect(try await server.cli("CLIENT", "KILL", "ID", id) == "1")
+        try await publish(3)
+        // This waits for Redis as long as the reads of both sequences do, and begins after them.
+        await #expect { try await queue.stats() } throws: { ($0 as? HaulError)?.code == .unreachable }
+        try await server.cli(
+            "HSET", "haul:{default}:job:a", "state", "completed", "epoch", "1", "seq", "4", "file", "f")
+        try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: server.socket)
+        #expect(try await value(of: following).map(\.name) == ["progress", "is completed"])
+        #expect(try await value(of: all) == "is completed")
+        await queue.close()
+    }
+
     private static var residentBytes: Int {
         let pages = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8))?.split(separator: " ")
         return (pages?.dropFirst().first.flatMap { Int($0) } ?? 0) * Int(getpagesize())
