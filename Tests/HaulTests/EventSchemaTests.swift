@@ -109,7 +109,7 @@ private struct EventRun {
         let (gate, changed) = (Latch(), Latch())
         let origin = try OriginServer { request in
             if request.path == "/missing" { return OriginReply(404) }
-            if request.path == "/api" {
+            if request.path.hasPrefix("/api") {
                 return OriginReply(
                     request.method == "POST" ? 422 : 200, headers: [("ETag", "\"a\"")], body: Array("[1]".utf8))
             }
@@ -147,7 +147,7 @@ private struct EventRun {
         for (id, method) in [("sent", "PUT"), ("refused", "POST")] {
             let files = #""files":[{"file":"a.bin"},{"file":"b.bin"}],"each":true,"method":"\#(method)""#
             try await push(
-                "default", #"{"id":"\#(id)","kind":"upload","url":"\#(origin.url("/api"))",\#(files)}"#)
+                "default", #"{"id":"\#(id)","kind":"upload","url":"\#(origin.url("/api/"))",\#(files)}"#)
         }
         try await push("default", element("cancelled", "/held/c"))
         // An event has the remaining time only once the speed is known.

@@ -125,6 +125,28 @@ struct UploadTests {
         }
     }
 
+    @Test("two files that `each` would put under one URL are not sent, because the second would replace the first")
+    func equalNames() async throws {
+        let origin = try OriginServer { _ in OriginReply(200) }
+        let fleet = try await Fleet()
+        for name in ["a/film", "b/film"] { try fleet.place(name, Array(name.utf8)) }
+        try await fleet.withWorker("w") {
+            let files = #""files":[{"file":"a/film"},{"file":"b/film"}],"each":true,"retries":0"#
+            for (id, path) in [("folder", "/"), ("name", "/x?y=/")] {
+                let record = try await fleet.upload(id, origin.url(path), files)
+                #expect(record.state == .failed && record["error"] == "bad_job", "\(record.fields)")
+                #expect(record["message"]?.hasPrefix("a/film and b/film would both be sent to ") == true)
+            }
+            #expect(origin.requests.isEmpty)
+            // With other names, or by POST to a URL that takes them one after another, nothing is replaced.
+            let named = #""files":[{"file":"a/film"},{"file":"b/film","filename":"g"}],"each":true"#
+            #expect(try await fleet.upload("named", origin.url("/"), named).state == .completed)
+            let posted = try await fleet.upload("posted", origin.url("/inbox"), #""method":"POST",\#(files)"#)
+            #expect(posted.state == .completed)
+            #expect(origin.requests.map(\.path) == ["/film", "/g", "/inbox", "/inbox"])
+        }
+    }
+
     @Test(
         "a file that cannot be sent fails with the reason, before a server is asked",
         arguments: [

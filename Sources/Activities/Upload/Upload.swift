@@ -135,6 +135,7 @@ package final class Upload: Activity, RunRemainder {
         let begun = ContinuousClock.now
         var files: [Opened] = []
         do throws(TransferError) {
+            if let conflict = plan.conflict { throw conflict }
             files = try await open()
             guard let url = WebURL(plan.url) else {
                 throw TransferError(.badJob, "\(MaskedURL.text(plan.url)) is not a valid http or https URL")

@@ -55,6 +55,23 @@ struct UploadPlan: Sendable {
         return String(Job.Checksum.Algorithm.sha256.hexadecimal(of: text).prefix(12))
     }
 
+    /// Why the files cannot all be sent: by PUT each would replace the file before it that has the same URL. nil if
+    /// their URLs differ.
+    var conflict: TransferError? {
+        guard isEach, method == "PUT" else { return nil }
+        var names: [String: String] = [:]
+        for file in files {
+            let target = target(of: file)
+            if let other = names.updateValue(file.file, forKey: target) {
+                return TransferError(
+                    .badJob,
+                    "\(other) and \(file.file) would both be sent to \(MaskedURL.text(target)), where the second would"
+                        + " replace the first: give them different filenames, and a URL that ends with /")
+            }
+        }
+        return nil
+    }
+
     /// The URL for a file that is sent by itself. If the job's URL ends with "/", the file's name is appended.
     func target(of file: Job.Upload.File) -> String {
         let bytes = Array(url.utf8)

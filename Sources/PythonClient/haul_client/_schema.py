@@ -273,7 +273,8 @@ class Upload:
     #: own. Of each one name is the form field (file by default), type its media type (application/octet-stream by
     #: default) and filename the name that is sent.
     files: Optional[Sequence[Union[str, File]]] = None
-    #: Each of the files is sent as the body of a separate request.
+    #: Each of the files is sent as the body of a separate request. By PUT their URLs must differ, because each
+    #: request replaces what its URL has.
     each: Optional[bool] = None
     #: Resumable upload protocol. Only `tus`, which needs file and excludes method, expect, idempotent and
     #: content_digest; url is where uploads are created.
