@@ -17,15 +17,7 @@ extension FileStore: DurableStore {
     }
 
     package func resume(_ request: FileRequest, from resume: ResumePoint) async throws(TransferError) -> Remainder {
-        let target: Target
-        do throws(TransferError) { target = try await self.target(of: resume.file, for: request) } catch {
-            // Only these say that no run can use the folder. After any other error what it holds is unknown, and a fresh
-            // start would remove it.
-            guard case .failed(let failure) = error,
-                [.pathForbidden, .fileExists, .badJob].contains(failure.code)
-            else { throw error }
-            return .nothing
-        }
+        guard let target = try await target(of: resume.file, for: request) else { return .nothing }
         return try await underLease(of: request) { () throws(TransferError) in
             let left = try Takeover(
                 of: request.key, in: target.directory, by: request.runToken, continuing: resume)
@@ -49,12 +41,14 @@ extension FileStore: DurableStore {
         }
     }
 
-    package func held(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> HeldFile? {
-        guard let target = try? await target(of: file.file, for: request) else { return nil }
+    package func held(
+        _ file: CompletedFile, for request: FileRequest, fencing: Bool
+    ) async throws(TransferError) -> HeldFile? {
+        guard let target = try await target(of: file.file, for: request) else { return nil }
         guard fencing else {
             return await diskWriter.blocking.run { target.isOwn(file, store: self) ? HeldFile() : nil }
         }
-        let held = try? await underLease(of: request) { () throws(TransferError) -> HeldFile? in
+        return try await underLease(of: request) { () throws(TransferError) -> HeldFile? in
             guard target.isOwn(file, store: self) else { return nil }
             let left = try Takeover(of: request.key, in: target.directory, by: request.runToken)
             return HeldFile(
@@ -63,7 +57,6 @@ extension FileStore: DurableStore {
                         file: file.file, key: request.key, generation: placed.generation, name: placed.hidden.text)
                 })
         }
-        return held ?? nil
     }
 
     /// Runs `body`, which takes over what earlier runs have left, while the run certainly has the job. Waits for Redis if
@@ -101,10 +94,20 @@ extension FileStore: DurableStore {
         }
     }
 
-    /// The target of a path that was chosen before.
-    private func target(of path: String, for request: FileRequest) async throws(TransferError) -> Target {
-        try await onDisk { () throws(TransferError) in
-            try Target(chosen: path, given: request.givesName ? request.path : nil, in: self)
+    /// The target of a path that was chosen before. nil if no run can use its folder.
+    ///
+    /// - Throws: Any other error, after which it is unknown what the folder holds. To take it for empty would remove a
+    ///   partial file, or download a finished one again.
+    private func target(of path: String, for request: FileRequest) async throws(TransferError) -> Target? {
+        do throws(TransferError) {
+            return try await onDisk { () throws(TransferError) in
+                try Target(chosen: path, given: request.givesName ? request.path : nil, in: self)
+            }
+        } catch {
+            guard case .failed(let failure) = error,
+                [.pathForbidden, .fileExists, .badJob].contains(failure.code)
+            else { throw error }
+            return nil
         }
     }
 

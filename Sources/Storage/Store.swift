@@ -31,7 +31,10 @@ package protocol Store: Sendable {
     /// The file that the job finished before; nil if it is gone or has changed.
     ///
     /// - Parameter fencing: Earlier runs may still be working beside it, and are fenced.
-    func held(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> HeldFile?
+    /// - Throws: Why it is unknown whether the file is there, or `.cancelled` if another run has the job.
+    func held(
+        _ file: CompletedFile, for request: FileRequest, fencing: Bool
+    ) async throws(TransferError) -> HeldFile?
 
     /// The digest of a file that `resume` has found, in hexadecimal digits. nil if the file is gone or has changed.
     func digest(

@@ -26,6 +26,16 @@ import Testing
         #expect(rmdir(parent.file("root")) == 0)
         let error = await thrown { () throws(TransferError) in try await store.resume(request, from: resume) }
         #expect(error?.code == .io)
+        let file = CompletedFile(
+            file: "folder/file", bytes: 100, store: store.id, inode: 1, modified: 1, entity: Entity(total: 100),
+            source: "",
+            validated: 0)
+        for fencing in [false, true] {
+            let error = await thrown { () throws(TransferError) in
+                _ = try await store.held(file, for: request, fencing: fencing)
+            }
+            #expect(error?.code == .io, "that the finished file is gone is not known")
+        }
         // A link in the way, however, stays.
         let other = TemporaryDirectory()
         let linked = try FileStore(root: other.path)

@@ -153,6 +153,23 @@ import Testing
         #expect(await store.fault() == nil)
     }
 
+    @Test("a store that does not say whether a finished object is there does not make it missing")
+    func unknown() async throws {
+        let status = Shared(404)
+        let origin = try OriginServer { _ in OriginReply(status.value) }
+        let address = try BucketAddress("s3://films", endpoint: "http://127.0.0.1:\(origin.port)")
+        let environment = ["AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"]
+        let store = ObjectStore(address, environment: { environment[$0] }, isReadable: { _ in false })
+        let file = CompletedFile(
+            file: "film", bytes: 1, store: store.id, inode: 1, modified: 1, entity: Entity(), source: "", validated: 0)
+        let request = FileRequest(
+            key: "a", runToken: "1", isNew: false, path: "film", ifExists: .reuse, completed: file,
+            lease: RunLease(isHeld: { true }, confirm: { true }))
+        #expect(try await store.held(file, for: request, fencing: false) == nil)
+        status.value = 403
+        await #expect(throws: TransferError.self) { try await store.held(file, for: request, fencing: false) }
+    }
+
     @Test("an error is understood even if it is longer than the range that was requested")
     func shortRange() async throws {
         let isBusy = Shared(true)

@@ -209,9 +209,9 @@ package struct StoreConformance: Sendable {
 
     private func changedFile() async throws {
         let file = try await finished()
-        #expect(await store.held(file, for: request(run: 2, completed: file), fencing: false) != nil)
+        #expect(try await store.held(file, for: request(run: 2, completed: file), fencing: false) != nil)
         await write("a/b", Array("changed".utf8))
-        #expect(await store.held(file, for: request(run: 2, completed: file), fencing: false) == nil)
+        #expect(try await store.held(file, for: request(run: 2, completed: file), fencing: false) == nil)
     }
 
     private func discarded() async throws {

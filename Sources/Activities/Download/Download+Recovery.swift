@@ -13,7 +13,7 @@ extension Download {
         let age = Duration.milliseconds(assignment.clock.milliseconds - completed.validated)
         let proof = reusePolicy.proof(for: completed, age: age)
         guard proof != .impossible,
-            let held = await context.store.held(completed, for: file(of: nil), fencing: !assignment.isSettled)
+            let held = try await context.store.held(completed, for: file(of: nil), fencing: !assignment.isSettled)
         else { return nil }
         // From here on the run holds the proof that the file is the job's own, however the run ends.
         state.withLock { $0.proof = held.proof }

@@ -29,7 +29,9 @@ final class OutputStore: Store {
         return .partial(partial)
     }
 
-    func held(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> HeldFile? { nil }
+    func held(
+        _ file: CompletedFile, for request: FileRequest, fencing: Bool
+    ) async throws(TransferError) -> HeldFile? { nil }
     func digest(
         of file: StoredFile, _ algorithm: Job.Checksum.Algorithm
     ) async throws(TransferError) -> String? { nil }

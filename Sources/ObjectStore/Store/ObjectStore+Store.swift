@@ -108,15 +108,20 @@ extension ObjectStore: DurableStore, SourceFolder {
         return ObjectPartial(self, request, continuing: resume, storeState, etags: etags, isAssembled: false)
     }
 
-    package func held(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> HeldFile? {
-        guard let head = try? await client.head(client.address.key(file.file)), head.matches(file.identity) else {
-            return nil
-        }
-        if fencing {
-            guard await request.lease.holds() else { return nil }
-            try? await purge(job: request.key, but: nil)
-        }
-        return HeldFile()
+    package func held(
+        _ file: CompletedFile, for request: FileRequest, fencing: Bool
+    ) async throws(TransferError) -> HeldFile? {
+        do throws(StoreError) {
+            guard let head = try await client.head(client.address.key(file.file)), head.matches(file.identity) else {
+                return nil
+            }
+            if fencing {
+                try await request.checkLease()
+                // The sweep finds what stays.
+                try? await purge(job: request.key, but: nil)
+            }
+            return HeldFile()
+        } catch { throw error.transferError }
     }
 
     package func digest(
