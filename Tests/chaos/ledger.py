@@ -211,7 +211,8 @@ class Ledger:
                 if not job.verified or job.size <= 1 << 20:
                     self.verify(job)
                 elif not job.pair and self.store.is_there(job):
-                    self.wrong.append(f"{job.id}: {job.path} came back after its end")
+                    log = self.events_of_lost.get(job.id, []) + self.store.requests(job.path)
+                    self.wrong.append("\n    ".join([f"{job.id}: {job.path} came back after its end", *log]))
                 excess[job.id] = sent.get(job.source, 0) - job.size
             if state == "failed":
                 unfinished.append(job.id)
