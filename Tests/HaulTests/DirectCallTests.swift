@@ -115,6 +115,7 @@ import Testing
             (["-d", "x", "--json", "1", "http://h/"], "only one of"), (["--json", "{", "http://h/"], "must be JSON"),
             (["--direct", "--queue", "q", "http://h/"], "--direct sends from here"),
             (["-o", "a", "-o", "b", "http://h/"], "one file for each URL"),
+            (["-o", "a", "-o", "a", "http://h/1", "http://h/2"], "two -o name the same file"),
             (["-w", "%{nothing}", "http://h/"], "%{nothing} is not a variable"),
             (["--queue", "q", "--proxy", "http://p:1", "http://h/"], "--proxy is about connections from here"),
         ] {

@@ -82,6 +82,10 @@ struct CallCommand: AsyncParsableCommand {
             throw ValidationError(
                 "Several -o name one file for each URL: give as many, not \(output.count) for \(urls.count).")
         }
+        let files = output.filter { $0 != "-" && $0 != "/dev/null" }
+        guard Set(files).count == files.count else {
+            throw ValidationError("Two -o name the same file, which would keep only the last body: give each its own.")
+        }
         guard !head || isInQuery || !body(limit: 0).isGiven else {
             throw ValidationError(
                 "-I requests only the header fields, and such a request has no body: leave out -I, or send the data in the query with -G."
