@@ -32,10 +32,16 @@ final class Directory: Sendable {
         return current
     }
 
-    /// Opens the directory at `path` below this one, if it exists; "" is this one. No link may lead out.
-    func openExisting(_ path: String) -> Directory? {
+    /// Opens the directory at `path` below this one; "" is this one. nil if there is no such directory, or none that may be
+    /// used. No link may lead out.
+    ///
+    /// - Throws: A passing error (`TransferError.isPassing`), after which it is unknown what the directory holds.
+    func openExisting(_ path: String) throws(TransferError) -> Directory? {
         let next = clinux_open_beneath(descriptor, path.isEmpty ? "." : path, O_RDONLY | O_DIRECTORY, 0)
-        return next < 0 ? nil : Directory(owning: next)
+        if next >= 0 { return Directory(owning: next) }
+        let code = errno
+        if TransferError.isPassing(code) { throw TransferError(file: "the directory \(path) cannot be opened", code) }
+        return nil
     }
 
     func status(of name: String) -> stat? {
@@ -43,11 +49,30 @@ final class Directory: Sendable {
         return fstatat(descriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0 ? status : nil
     }
 
+    /// The status of the file with this name; nil if there is none.
+    ///
+    /// - Throws: A passing error (`TransferError.isPassing`), after which it is unknown whether there is one.
+    func known(_ name: String) throws(TransferError) -> stat? {
+        if let status = status(of: name) { return status }
+        let code = errno
+        if TransferError.isPassing(code) { throw TransferError(file: "the file \(name) cannot be examined", code) }
+        return nil
+    }
+
     func unlink(_ name: String) { unlinkat(descriptor, name, 0) }
 
     /// 0 or errno.
     func link(_ name: String, to other: String) -> Int32 {
         linkat(descriptor, name, descriptor, other, 0) == 0 ? 0 : errno
+    }
+
+    /// Gives the file the other name, unless something has that; 0 or errno. Between the check and the rename another
+    /// program may create the name.
+    func renameIfAbsent(_ name: String, to other: String) -> Int32 {
+        var status = stat()
+        guard fstatat(descriptor, other, &status, AT_SYMLINK_NOFOLLOW) != 0 else { return EEXIST }
+        // Any other error says nothing about the name, and the rename would replace what has it.
+        return errno == ENOENT ? rename(name, to: other) : errno
     }
 
     /// Replaces whatever has the other name; 0 or errno.

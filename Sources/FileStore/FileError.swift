@@ -25,8 +25,9 @@ extension TransferError {
     }
 
     /// Whether an errno says that this machine cannot open a file now, and nothing about the file. Such a file must not be
-    /// taken for one that is missing or has changed.
+    /// taken for one that is missing or has changed. The last four are those of a network or FUSE mount that has lost its
+    /// server.
     static func isPassing(_ systemError: Int32) -> Bool {
-        [EMFILE, ENFILE, ENOMEM, EIO, ESTALE].contains(systemError)
+        [EMFILE, ENFILE, ENOMEM, EIO, ESTALE, ENOTCONN, ECONNABORTED, ETIMEDOUT, EHOSTDOWN].contains(systemError)
     }
 }

@@ -103,8 +103,10 @@ final class FilePartial: Partial {
         else { return target }
         var numbered = target
         numbered.name = completed.file.pathParts.last ?? ""
-        let isOwn = FileName.isNumbered(numbered.name, of: target.name) && numbered.isOwn(completed, store: store)
-        return isOwn ? numbered : target
+        guard FileName.isNumbered(numbered.name, of: target.name), try numbered.isOwn(completed, store: store) else {
+            return target
+        }
+        return numbered
     }
 
     /// Blocks the calling thread.
@@ -305,10 +307,10 @@ final class FilePartial: Partial {
         let isOwn: Bool
         do throws(Target.NamingError) {
             isOwn = try target.place(&placing, request) { found throws(TransferError) in
+                if found.name == opened.target.name { return try mayReplace(found) }
                 // A file that this job completed under a numbered name stays, and the next number is tried.
-                try found.name == opened.target.name
-                    ? mayReplace(found)
-                    : isUnsettled(found) && !found.isOwn(request.completed, store: store)
+                guard try isUnsettled(found) else { return false }
+                return try !found.isOwn(request.completed, store: store)
             }
         } catch {
             switch error {
@@ -336,7 +338,7 @@ final class FilePartial: Partial {
     ///
     /// - Throws: As `Target.isUnsettled`.
     private func mayReplace(_ target: Target) throws(TransferError) -> Bool {
-        if target.isOwn(request.completed, store: store) { return true }
+        if try target.isOwn(request.completed, store: store) { return true }
         return try isUnsettled(target)
     }
 

@@ -11,7 +11,8 @@ extension FileStore {
         var found: [Leftover] = []
         var pending = [""]
         while let folder = pending.popLast() {
-            guard let subdirectory = directory.openExisting(folder), let entries = try? subdirectory.entries() else {
+            guard let subdirectory = try? directory.openExisting(folder), let entries = try? subdirectory.entries()
+            else {
                 continue
             }
             if !folder.isEmpty, entries.contains(where: { $0.name == Self.idName }) { continue }
@@ -66,7 +67,7 @@ extension FileStore {
     func unlink(_ locations: [PartialLocation]) {
         let folders = Dictionary(grouping: locations) { $0.file.pathParts.dropLast().joined(separator: "/") }
         for (folder, locations) in folders {
-            guard let directory = directory.openExisting(folder) else { continue }
+            guard let directory = try? directory.openExisting(folder) else { continue }
             for location in locations {
                 if let name = location.name { directory.unlink(name) } else { unlink(location) }
             }
@@ -96,7 +97,7 @@ extension FileStore {
 
     /// The directory of the path `file`, if it exists.
     private func folder(of file: String) -> Directory? {
-        directory.openExisting(file.pathParts.dropLast().joined(separator: "/"))
+        try? directory.openExisting(file.pathParts.dropLast().joined(separator: "/"))
     }
 
     /// Deletes a finished file if it still has this identity: not if it was written to since, and not another file that

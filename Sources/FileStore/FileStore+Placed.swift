@@ -10,7 +10,9 @@ extension FileStore {
     /// that. Some may have been settled.
     package func placedKeys(in folder: String) async -> Set<String> {
         await diskWriter.blocking.run { [self] in
-            guard let directory = directory.openExisting(folder), let names = try? directory.names() else { return [] }
+            guard let directory = try? directory.openExisting(folder), let names = try? directory.names() else {
+                return []
+            }
             let hidden = names.compactMap(HiddenName.init).filter { name in
                 name.kind == .proof || directory.status(of: name.text).map { $0.st_nlink > 1 } == true
             }
@@ -22,11 +24,13 @@ extension FileStore {
     /// be found out.
     package func mayBelongToAnotherJob(_ path: String, besides key: String) async -> Bool {
         await self.diskWriter.blocking.run { [self] in
-            guard let name = path.pathParts.last,
-                let directory = directory.openExisting(path.pathParts.dropLast().joined(separator: "/")),
-                let status = directory.status(of: name), status.st_nlink > 1 || naming(in: directory) != .link
-            else { return false }
-            return (try? directory.hasProof(of: name, status) { $0 != key }) ?? true
+            do throws(TransferError) {
+                guard let name = path.pathParts.last,
+                    let directory = try directory.openExisting(path.pathParts.dropLast().joined(separator: "/")),
+                    let status = try directory.known(name), status.st_nlink > 1 || naming(in: directory) != .link
+                else { return false }
+                return try directory.hasProof(of: name, status) { $0 != key }
+            } catch { return true }
         }
     }
 
@@ -40,7 +44,7 @@ extension FileStore {
         _ key: String, in folder: String, by run: String, continuing resume: ResumePoint?
     ) async throws(TransferError) -> (file: StoredFile, proof: PartialLocation)? {
         try await onDisk { () throws(TransferError) in
-            guard let directory = self.directory.openExisting(folder) else { return nil }
+            guard let directory = try self.directory.openExisting(folder) else { return nil }
             let left = try Takeover(of: key, in: directory, by: run, continuing: resume)
             guard let placed = left.placed.first else { return nil }
             // The run may have ended before it synced the name.

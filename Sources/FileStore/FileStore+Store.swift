@@ -46,10 +46,12 @@ extension FileStore: DurableStore {
     ) async throws(TransferError) -> HeldFile? {
         guard let target = try await target(of: file.file, for: request) else { return nil }
         guard fencing else {
-            return await diskWriter.blocking.run { target.isOwn(file, store: self) ? HeldFile() : nil }
+            return try await onDisk { () throws(TransferError) in
+                try target.isOwn(file, store: self) ? HeldFile() : nil
+            }
         }
         return try await underLease(of: request) { () throws(TransferError) -> HeldFile? in
-            guard target.isOwn(file, store: self) else { return nil }
+            guard try target.isOwn(file, store: self) else { return nil }
             let left = try Takeover(of: request.key, in: target.directory, by: request.runToken)
             return HeldFile(
                 proof: left.placed.first.map { placed in
@@ -82,7 +84,7 @@ extension FileStore: DurableStore {
         try await onDisk { () throws(TransferError) in
             let parts = file.file.pathParts
             guard let name = parts.last,
-                let directory = self.directory.openExisting(parts.dropLast().joined(separator: "/"))
+                let directory = try self.directory.openExisting(parts.dropLast().joined(separator: "/"))
             else { return nil }
             let descriptor = openat(directory.descriptor, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
             guard descriptor >= 0 else { return nil }

@@ -78,7 +78,7 @@ package final class FileStore: Sendable {
     /// Opens the root again after it was gone. False if it does not exist, or if it has another id.
     func reopen() -> Bool {
         let top = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard top >= 0, let directory = Directory(owning: top).openExisting(folder) else { return false }
+        guard top >= 0, let directory = try? Directory(owning: top).openExisting(folder) else { return false }
         guard options.id == id || Self.readID(directory) == id else { return false }
         current.replace(with: directory)
         return true

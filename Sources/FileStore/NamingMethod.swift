@@ -30,7 +30,7 @@ package enum NamingMethod: Int, Sendable, Comparable {
         switch self {
         case .link: directory.link(from, to: name)
         case .exclusiveRename: clinux_rename_exclusive(directory.descriptor, from, name)
-        case .lockedRename: directory.status(of: name) == nil ? directory.rename(from, to: name) : EEXIST
+        case .lockedRename: directory.renameIfAbsent(from, to: name)
         }
     }
 

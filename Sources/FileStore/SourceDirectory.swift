@@ -28,11 +28,8 @@ package struct SourceDirectory: SourceFolder {
     package func source(_ path: String) async throws(TransferError) -> any SourceFile {
         try await Self.blocking.run { () throws(TransferError) in
             guard let directory = try self.open().openExisting(self.folder) else {
-                let code = errno
-                throw TransferError.isPassing(code)
-                    ? TransferError(file: "the folder \(self.folder) of the files cannot be opened", code)
-                    : TransferError(
-                        .sourceMissing, "the directory whose files may be read has no folder \(self.folder)")
+                throw TransferError(
+                    .sourceMissing, "the directory whose files may be read has no folder \(self.folder)")
             }
             return try FileSource(path, in: directory, on: Self.blocking)
         }

@@ -61,7 +61,7 @@ struct Takeover {
             if let file = try Self.placed(renamed, in: directory) {
                 placed.append(file)
             } else if let resume, name.generation == resume.generation,
-                Self.isUnnamed(renamed, total: resume.entity.total, in: directory)
+                try Self.isUnnamed(renamed, total: resume.entity.total, in: directory)
             {
                 partial = renamed
             } else {
@@ -80,28 +80,36 @@ struct Takeover {
     /// Whether the file has never had its final name. A further link may be that of a finished file that was moved to
     /// another directory, and must not be written to. Of a file that is not whole it is another program's, such as a
     /// snapshot of the root made of links.
-    private static func isUnnamed(_ hidden: HiddenName, total: Int64?, in directory: Directory) -> Bool {
-        guard let status = directory.status(of: hidden.text) else { return false }
+    ///
+    /// - Throws: The error that keeps the file from being examined, so that the answer is unknown.
+    private static func isUnnamed(
+        _ hidden: HiddenName, total: Int64?, in directory: Directory
+    ) throws(TransferError) -> Bool {
+        guard let status = try directory.known(hidden.text) else { return false }
         guard status.st_nlink > 1 else { return true }
         guard let total else { return false }
         if Int64(status.st_size) < total { return true }
         let descriptor = openat(directory.descriptor, hidden.text, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
-        guard descriptor >= 0 else { return false }
+        guard descriptor >= 0 else {
+            throw TransferError(file: "the partial file \(hidden.text) cannot be opened", errno)
+        }
         defer { close(descriptor) }
         return Volume.isLocal(descriptor) && clinux_first_hole(descriptor) < total
     }
 
     /// The finished file that `hidden` proves to be the job's own; nil if there is none.
     static func placed(_ hidden: HiddenName, in directory: Directory) throws(TransferError) -> Placed? {
-        guard let proof = directory.status(of: hidden.text) else { return nil }
+        guard let proof = try directory.known(hidden.text) else { return nil }
         if proof.st_nlink > 1 {
-            let finalName = try directory.names().first { name in
-                HiddenName(name)?.key != hidden.key && directory.status(of: name)?.st_ino == proof.st_ino
+            for name in try directory.names() where HiddenName(name)?.key != hidden.key {
+                if try directory.known(name)?.st_ino == proof.st_ino {
+                    return Placed(generation: hidden.generation, name: name, status: proof, hidden: hidden)
+                }
             }
-            return finalName.map { Placed(generation: hidden.generation, name: $0, status: proof, hidden: hidden) }
+            return nil
         }
         guard hidden.kind == .proof, let record = PlacementRecord(at: hidden.text, in: directory),
-            let status = directory.status(of: record.name), record.matches(status)
+            let status = try directory.known(record.name), record.matches(status)
         else { return nil }
         return Placed(generation: hidden.generation, name: record.name, status: status, hidden: hidden)
     }
@@ -118,11 +126,16 @@ extension Directory {
     func hasProof(
         of name: String, _ status: stat, for isWanted: (String) -> Bool
     ) throws(TransferError) -> Bool {
-        try names().contains { other in
-            guard let hidden = HiddenName(other), isWanted(hidden.key) else { return false }
-            if status.st_nlink > 1 { return self.status(of: other)?.st_ino == status.st_ino }
-            guard hidden.kind == .proof, let record = PlacementRecord(at: other, in: self) else { return false }
-            return record.name == name && record.matches(status)
+        for other in try names() {
+            guard let hidden = HiddenName(other), isWanted(hidden.key) else { continue }
+            if status.st_nlink > 1 {
+                if try known(other)?.st_ino == status.st_ino { return true }
+            } else if hidden.kind == .proof, let record = PlacementRecord(at: other, in: self), record.name == name,
+                record.matches(status)
+            {
+                return true
+            }
         }
+        return false
     }
 }

@@ -51,8 +51,10 @@ struct Target: Sendable {
     }
 
     /// Whether the file with this name is the one that the job finished before.
-    func isOwn(_ record: CompletedFile?, store: FileStore) -> Bool {
-        guard let record, record.store == store.id, record.file == path, let status = directory.status(of: name) else {
+    ///
+    /// - Throws: The error that keeps the file from being examined, so that the answer is unknown.
+    func isOwn(_ record: CompletedFile?, store: FileStore) throws(TransferError) -> Bool {
+        guard let record, record.store == store.id, record.file == path, let status = try directory.known(name) else {
             return false
         }
         return status.matches(record.identity)
@@ -62,7 +64,7 @@ struct Target: Sendable {
     ///
     /// - Throws: The error that keeps the directory from being read, so that the answer is unknown.
     func isUnsettled(_ key: String, in store: FileStore) throws(TransferError) -> Bool {
-        guard let status = directory.status(of: name), status.st_nlink > 1 || store.naming(in: directory) != .link
+        guard let status = try directory.known(name), status.st_nlink > 1 || store.naming(in: directory) != .link
         else { return false }
         return try directory.hasProof(of: name, status) { $0 == key }
     }

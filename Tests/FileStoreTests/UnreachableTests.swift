@@ -45,4 +45,45 @@ import Testing
             return
         }
     }
+
+    @Test(
+        "a mount that has lost its server says nothing about the files in it",
+        .enabled("needs exfat-fuse and loop devices") { await LinklessMount.isPossible() })
+    func disconnected() async throws {
+        let root = TemporaryDirectory()
+        let mount = try await LinklessMount(at: root)
+        mkdir(mount.file("folder"), 0o700)
+        let store = try FileStore(root: mount.file("folder/.."))
+        let key = String(repeating: "a", count: 40)
+        let (run, next) = (String(repeating: "1", count: 32), String(repeating: "2", count: 32))
+        func request(_ token: String, _ file: CompletedFile?) -> FileRequest {
+            FileRequest(
+                key: key, runToken: token, isNew: false, path: "folder/file", ifExists: .reuse, completed: file,
+                lease: RunLease(isHeld: { true }, confirm: { true }))
+        }
+        let partial = store.begin(request(run, nil), generation: run, suggested: "x")
+        let whole = WholeFile(size: 3, checksum: nil, authority: "the job", lastModified: nil)
+        guard case .stored(let stored) = try await partial.put(Array("one".utf8), whole) else {
+            Issue.record("the file is not stored")
+            return
+        }
+        let file = CompletedFile(
+            file: stored.file, bytes: 3, store: store.id, inode: stored.identity, modified: stored.modified,
+            entity: Entity(), source: "", validated: 0)
+        #expect(try await store.held(file, for: request(next, file), fencing: false) != nil)
+        #expect(try await store.placed(key, in: "folder/", by: next, continuing: nil)?.file.file == "folder/file")
+        #expect(await store.mayBelongToAnotherJob("folder/file", besides: "b"))
+        try await mount.breakOff()
+        #expect(
+            await thrown { () throws(TransferError) in
+                try await store.held(file, for: request(next, file), fencing: false)
+            }?.code == .io)
+        #expect(
+            await thrown { () throws(TransferError) in
+                try await store.placed(key, in: "folder/", by: next, continuing: nil)
+            }?.code == .io)
+        #expect(await store.mayBelongToAnotherJob("folder/other", besides: "b"))
+        #expect(await thrown { () throws(TransferError) in try await store.digest(of: stored, .md5) }?.code == .io)
+        try await mount.end()
+    }
 }

@@ -54,6 +54,11 @@ package final class LinklessMount: Sendable {
     /// The path by which processes outside the mount namespace reach a file of the mount.
     package func file(_ name: String) -> String { "/proc/\(keeper.id)/root\(root.file(name))" }
 
+    /// Kills the FUSE server. The mount stays, and each call on it fails with ENOTCONN.
+    package func breakOff() async throws {
+        try await PrivateMounts.run("kill -9 $(pgrep -f '^mount.exfat-fuse .* \(root.path)$')", in: keeper)
+    }
+
     /// Unmounts the file system. Its FUSE server ends.
     package func end() async throws {
         try await PrivateMounts.run("umount -l \(root.path)", in: keeper)
