@@ -26,6 +26,8 @@ class Partitions:
         # Where a producer pushes a job: an own rule must be noticed.
         self.share, self.origin, self.store, self.blob, self.pick, self.placed = share, origin, store, blob, pick, placed
         self.pushed, self.steps = {}, set()
+        # (queue, id) of each job that was lost with its worker six times in a row. It may fail, as in the other queue.
+        self.crashed = []
 
     def arguments(self, name, number):
         return ["--queue", "default", "--queue", QUEUE]
@@ -59,9 +61,13 @@ class Partitions:
                     event = json.loads(text)
                     ends.setdefault(event["id"], []).append((number, event["event"], event.get("error")))
         for id, (offset, size) in self.pushed.items():
-            step = "step-" + id
+            step, place = "step-" + id, partition_of(id)
+            if ends.get(id) == [(place, "failed", "crash_loop")]:
+                self.crashed.append((f"films#{place}of{COUNT}", id))
+                del ends[id]
+                continue
             for each, is_due in ((id, True), (step, id in self.steps)):
-                right, own = [(partition_of(id), "completed", None)] if is_due else [], ends.pop(each, [])
+                right, own = [(place, "completed", None)] if is_due else [], ends.pop(each, [])
                 if own != right:
                     found.append(f"{each}: it ended as {own} instead of {right}: {self.states(run.redis, each)}")
             data = self.store.read(f"q{int(id[5:]) % 8}/{id}.bin")
@@ -75,4 +81,4 @@ class Partitions:
         return [f"{number}: {each.get('state')} {each.get('error', '')}" for number, each in enumerate(fields) if each]
 
     def figures(self):
-        return {f"jobs of {QUEUE}, steps": f"{len(self.pushed)}, {len(self.steps)}"}
+        return {f"jobs of {QUEUE}, steps, crash loops": f"{len(self.pushed)}, {len(self.steps)}, {len(self.crashed)}"}

@@ -11,7 +11,8 @@ def report(run, check):
     violations["invariants"] = check or []
     bad_ends = [f"exit status {status}, {count} times" for status, count in run.died.items() if status != 3]
     violations["workers that died by themselves"] = bad_ends
-    left, unswept = run.store.leftovers(run, figures["unfinished"])
+    unfinished = [("default", id) for id in figures["unfinished"]] + run.partitions.crashed
+    left, unswept = run.store.leftovers(run, unfinished)
     violations["left after a sweep"] = unswept
     violations["faults that did not end"] = run.faults.broken
     violations["threads of this run that broke"] = run.broken

@@ -111,7 +111,7 @@ class Directory:
         worker = run.worker("sweep")
         run.retired.append(worker)
         worker.start()
-        failed = {hashlib.sha1(f"default\n{id}".encode()).hexdigest() for id in unfinished}
+        failed = {hashlib.sha1(f"{queue}\n{id}".encode()).hexdigest() for queue, id in unfinished}
         until = time.monotonic() + 90
         while True:
             left = [name for name, _ in self.hidden() if os.path.basename(name).split("-")[1] not in failed]
@@ -316,7 +316,7 @@ class Bucket:
         run.retired.append(worker)
         worker.start()
         until = time.monotonic() + 30
-        failed = {hashlib.sha1(f"default\n{id}".encode()).hexdigest() for id in unfinished}
+        failed = {hashlib.sha1(f"{queue}\n{id}".encode()).hexdigest() for queue, id in unfinished}
         while True:
             hidden = [key for key, *_ in self.s3.list("in/.haul/")
                       if key != "in/.haul/probe" and key.split("/")[2].split(".")[0] not in failed]
