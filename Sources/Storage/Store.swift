@@ -61,7 +61,7 @@ package protocol DurableStore: Store {
     func withdrawUnanswered(_ location: PartialLocation) async
 
     /// Deletes the finished file of a generation, unless it is `completed`. To be called by a run that has lost its
-    /// lease, once its job is cancelled: the run may have named the file after that.
+    /// lease, once its job is cancelled or completed: the run may have named the file after that.
     func withdraw(_ location: PartialLocation, unless completed: FinishedIdentity?) async
 
     /// Deletes a finished file if it still has this identity: not if it was written to since, and not another file.

@@ -61,9 +61,12 @@ final class Leftovers: Sendable {
             guard let location = remainder.partialLocation, let known = try? await queue.jobs([run.id]) else { return }
             // The other worker can continue only the generation that Redis knows. Any other one is of no use.
             if known.first?["generation"] != location.generation { await store.discardUnplaced([location]) }
-            // A cancelled job continues no generation.
-            if let job = known.first, job.state == .cancelled {
-                await store.withdraw(location, unless: CompletedFile(hash: job.fields)?.identity)
+            guard let job = known.first else { return }
+            let completed = CompletedFile(hash: job.fields)
+            // A cancelled job continues no generation. A completed one has the file of its record, and a consumer may have
+            // deleted that already, so that nothing has kept this run from giving the name again.
+            if job.state == .cancelled || job.state == .completed && completed?.store == store.id {
+                await store.withdraw(location, unless: completed?.identity)
             }
         default: break
         }

@@ -162,10 +162,11 @@ struct BucketTests {
     }
 
     /// What another worker has done while this one waited for the response to its PUT.
-    enum Taken: String, CaseIterable, Sendable { case cancelled, running, completed }
+    /// What has become of the job, and whether its record has the object of another run.
+    enum Taken: String, CaseIterable, Sendable { case cancelled, running, completed, replaced }
 
     @Test(
-        "a run that has lost its lease deletes the object of its cancelled job, and no other object",
+        "a run that has lost its lease deletes the object that its ended job does not have, and no other object",
         arguments: ObjectServer.installed, Taken.allCases)
     func fencedPut(_ kind: ObjectServer.Kind, _ taken: Taken) async throws {
         let server = try await ObjectServer.shared(kind)
@@ -180,15 +181,27 @@ struct BucketTests {
             try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"j","path":"s/a"}"#)
             try await eventually("the object", within: .seconds(30)) { gateway.isHolding }
             #expect(try await server.object("\(prefix)/s/a") == file.all)
+            let state = taken == .replaced ? "completed" : taken.rawValue
             try await fleet.queue.redis.send(
-                Command("HSET", fleet.queue.keys.job("j"), "token", "another", "state", taken.rawValue))
+                Command("HSET", fleet.queue.keys.job("j"), "token", "another", "state", state))
+            if taken == .replaced {
+                let bucket = try BucketAddress("s3://\(server.bucket)/\(prefix)", endpoint: gateway.endpoint)
+                let store = ObjectStore(bucket, environment: { server.environment[$0] }, isReadable: { _ in false })
+                let other = CompletedFile(
+                    file: "s/a", bytes: 10_000, store: store.id, inode: 1, modified: 1, entity: Entity(), source: "",
+                    validated: 1)
+                try await fleet.queue.redis.send(
+                    Command(
+                        arguments: ["HSET", fleet.queue.keys.job("j")] + other.fields.flatMap { [$0.0, $0.1] }))
+            }
             gateway.release()
             try await eventually("the run to end") {
                 try await fleet.queue.redis.send(Command("HGET", fleet.queue.keys.worker("one"), "running")).string
                     == "0"
             }
         }
-        #expect(try await server.object("\(prefix)/s/a") == (taken == .cancelled ? nil : file.all))
+        let isDeleted = taken == .cancelled || taken == .replaced
+        #expect(try await server.object("\(prefix)/s/a") == (isDeleted ? nil : file.all))
     }
 
     /// What a run has left of a job that another run has completed.
