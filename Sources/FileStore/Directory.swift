@@ -32,8 +32,8 @@ final class Directory: Sendable {
         return current
     }
 
-    /// Opens the directory at `path` below this one; "" is this one. nil if there is no such directory, or none that may be
-    /// used. No link may lead out.
+    /// Opens the directory at `path` below this one; "" is this one. nil if it does not exist, or may not be used. No link
+    /// may lead out.
     ///
     /// - Throws: A passing error (`TransferError.isPassing`), after which it is unknown what the directory holds.
     func openExisting(_ path: String) throws(TransferError) -> Directory? {

@@ -161,8 +161,8 @@ struct BucketTests {
         }
     }
 
-    /// What another worker has done while this one waited for the response to its PUT.
-    /// What has become of the job, and whether its record has the object of another run.
+    /// What another worker has done with the job while this one waited for the response to its PUT. `replaced`: it has
+    /// completed the job with another object.
     enum Taken: String, CaseIterable, Sendable { case cancelled, running, completed, replaced }
 
     @Test(
