@@ -22,6 +22,8 @@ public struct JobEvents: AsyncSequence, Sendable {
         /// Whether there was a record of the job, or an event.
         private var isKnown = false
         private var hasEnded = false
+        /// The event of a rejection may have been published before the subscription.
+        private var mayHaveMissedRejection = false
 
         fileprivate init(_ handle: JobHandle) {
             self.handle = handle
@@ -31,6 +33,11 @@ public struct JobEvents: AsyncSequence, Sendable {
         /// Waits for the next update. nil after the job's end.
         public mutating func next(isolation actor: isolated (any Actor)?) async throws(HaulError) -> JobUpdate? {
             while !hasEnded {
+                if mayHaveMissedRejection {
+                    mayHaveMissedRejection = false
+                    hasEnded = try await isRejected()
+                    continue
+                }
                 guard let element = await messages.next() else {
                     throw messages.isFinished ? .closed : .cancelled
                 }
@@ -38,7 +45,9 @@ public struct JobEvents: AsyncSequence, Sendable {
                 case .interrupted(let error):
                     let error = HaulError(error)
                     if error.code == .refused { throw error }
-                case .subscribed: if let update = try await catchUp() { return update }
+                case .subscribed:
+                    mayHaveMissedRejection = handle.pushedAt != nil
+                    if let update = try await catchUp() { return update }
                 case .message(_, let payload):
                     guard let event = Event(payload) else { continue }
                     if let update = try await take(event) { return update }
@@ -53,7 +62,7 @@ public struct JobEvents: AsyncSequence, Sendable {
             // An event without a position is not part of the job's order.
             guard let newPosition = event.position else {
                 // This push starts nothing, as ``JobHandle/result(timeout:)`` says with an error.
-                if event.kind == .rejected, handle.pushedAt != nil { hasEnded = true }
+                if event.kind == .rejected, handle.pushedAt != nil { hasEnded = try await isRejected(event) }
                 return .event(event)
             }
             isKnown = true
@@ -78,6 +87,10 @@ public struct JobEvents: AsyncSequence, Sendable {
                 }
             }
             return .event(event)
+        }
+
+        private func isRejected(_ event: Event? = nil) async throws(HaulError) -> Bool {
+            try await retryingWhileUnreachable { () throws(HaulError) in try await handle.rejection(event) } != nil
         }
 
         private func readEndState() async throws(HaulError) -> JobHandle.EndState {

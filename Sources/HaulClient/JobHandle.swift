@@ -82,4 +82,16 @@ extension JobHandle {
         }
         return removed.isEmpty ? .open(nil) : .removed
     }
+
+    /// Why the push was rejected; nil if it was not.
+    ///
+    /// - Parameter event: An event `rejected` of the job, which may be about another push of it.
+    func rejection(_ event: Event? = nil) async throws(HaulError) -> String? {
+        let push = KnownPush(id: id, timestamp: pushedAt)
+        return try await mappingErrors { () throws(RedisError) in
+            // Without an event callers search again and again.
+            try await queue.queue.rejections(
+                of: [push], events: event.map { [$0] } ?? [], searching: event == nil ? 20 : 100)
+        }[id]
+    }
 }

@@ -24,7 +24,7 @@ struct ResultWait {
             if messages.isFinished { throw .closed }
             if Task.isCancelled { throw .cancelled }
             if element == nil, let deadline, deadline <= .now { throw await timedOut(known) }
-            guard try requiresRead(element) else { continue }
+            guard try await requiresRead(element) else { continue }
             nextRead = .now + Self.pollInterval
             // A removal publishes the job's end, and then forgets the job.
             switch try await readUntilDeadline(wasKnown: known != nil || element?.isEnd ?? false) {
@@ -32,6 +32,7 @@ struct ResultWait {
             case .removed: return JobResult(removed: handle.id)
             case .open(let status): known = status ?? known
             }
+            // The event of a rejection may have been published before the subscription.
             if element.map(\.isSubscribed) ?? true { try await checkRejected() }
         }
     }
@@ -46,7 +47,7 @@ struct ResultWait {
     /// Whether the hash must be read after `element`, which is nil if the interval has passed without a message.
     ///
     /// - Throws: `.rejected` if the job's push was rejected, and `.refused` if the user may not subscribe.
-    private func requiresRead(_ element: Subscription.Element?) throws(HaulError) -> Bool {
+    private func requiresRead(_ element: Subscription.Element?) async throws(HaulError) -> Bool {
         switch element {
         case nil, .subscribed: return true
         case .interrupted(let error):
@@ -55,28 +56,17 @@ struct ResultWait {
             return false
         case .message(_, let payload):
             guard let event = Event(payload) else { return false }
-            if event.kind == .rejected { throw HaulError(.rejected, event.reason ?? "") }
+            if event.kind == .rejected { try await checkRejected(event) }
             return event.finalState != nil || event.kind == .duplicate
         }
     }
 
-    /// Searches the list of rejected elements for the push, because its event may have been published before the
-    /// subscription. The list keeps only the beginning of an element, and this library writes `id` and `at` there.
-    ///
     /// - Throws: `.rejected` if the push was rejected.
-    private func checkRejected() async throws(HaulError) {
-        guard let timestamp = handle.pushedAt else { return }
-        let entries: [String]
-        do { entries = try await handle.queue.queue.rejected(limit: 20) } catch {
-            // An ACL may forbid reading the list.
-            return
+    private func checkRejected(_ event: Event? = nil) async throws(HaulError) {
+        let reason = try await retryingWhileUnreachable(until: deadline) { () throws(HaulError) in
+            try await handle.rejection(event)
         }
-        for entry in entries {
-            guard let json = try? JSON(entry), let element = json["element"]?.string,
-                element.contains("\"id\":\(JSON.quoted(handle.id))"), element.contains("\"at\":\(timestamp)")
-            else { continue }
-            throw HaulError(.rejected, json["reason"]?.string ?? "")
-        }
+        if let reason { throw HaulError(.rejected, reason) }
     }
 
     private func timedOut(_ known: JobStatus?) async -> HaulError {

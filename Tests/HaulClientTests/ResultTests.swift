@@ -135,6 +135,34 @@ import Testing
         await queue.close()
     }
 
+    @Test("a rejection that is not about the awaited push ends no wait") func othersRejected() async throws {
+        let bench = try await ClientBench()
+        let queue = try bench.queue()
+        let worker = try bench.worker()
+        let handle = try await queue.push(bench.job("/held", id: "a"))
+        async let result = handle.result(timeout: .seconds(60))
+        let other = try bench.queue()
+        async let known = other.job("a").result(timeout: .seconds(60))
+        let events = Task { try await collect(handle.events) }
+        try await bench.wait("a", for: "running")
+        try await eventually("both connections to listen") { try await bench.listeners("a") == 2 }
+        // A word that means nothing, and an element of another producer for the same job.
+        try await bench.server.cli("HSET", "haul:{default}:want", "a", "pause")
+        try await bench.server.cli("LPUSH", "haul:{default}:jobs", #"{"id":"a","url":"http://h/","retries":"5"}"#)
+        try await eventually("two rejections") {
+            try await bench.server.cli("LLEN", "haul:{default}:rejected") == "2"
+        }
+        bench.gate.open()
+        #expect(try await result.state == .completed)
+        #expect(try await known.state == .completed)
+        let names = try await value(of: events).map(\.name)
+        #expect(names.filter { $0 == "rejected" }.count == 2 && names.last == "completed")
+        await other.close()
+        await queue.close()
+        worker.kill(SIGTERM)
+        _ = try await worker.wait()
+    }
+
     @Test("a push that a worker cannot read is reported as rejected, also to a late caller")
     func rejected() async throws {
         let bench = try await ClientBench()

@@ -120,6 +120,31 @@ import Testing
         #expect(try await worker.wait() == 0)
     }
 
+    @Test(
+        "push --wait and call go on if others push the same id wrongly, or want nonsense", arguments: ["push", "call"])
+    func othersRejected(_ verb: String) async throws {
+        let (bench, gate) = (try await CommandBench(), Latch())
+        let origin = try OriginServer { _ in
+            var reply = OriginReply(body: Array("right".utf8))
+            reply.hold = (0, gate)
+            return reply
+        }
+        let worker = try bench.worker("w")
+        let command = try bench.start(
+            verb == "push"
+                ? ["push", origin.url("/a"), "--id", "a", "--wait"] : ["call", origin.url("/a"), "--id", "a", "--wait"])
+        try await eventually("the job to run") {
+            try await bench.server.cli("HGET", "haul:{default}:job:a", "state") == "running"
+        }
+        try await bench.server.cli("HSET", "haul:{default}:want", "a", "pause")
+        try await bench.server.cli("LPUSH", "haul:{default}:jobs", #"{"id":"a","url":"http://h/","retries":"5"}"#)
+        try await eventually("two rejections") { try await bench.server.cli("LLEN", "haul:{default}:rejected") == "2" }
+        gate.open()
+        #expect(try await command.wait() == 0, "\(command.standardError)")
+        worker.kill(SIGTERM)
+        #expect(try await worker.wait() == 0)
+    }
+
     @Test("push --wait exits with 1 if its job is removed before its end") func forgotten() async throws {
         let bench = try await CommandBench()
         for json in [false, true] {

@@ -218,6 +218,39 @@ def test_a_result_and_events_outlast_a_restart_of_redis(server):
         origin.shutdown()
 
 
+def test_a_rejection_that_is_not_about_the_awaited_push_ends_no_wait(server):
+    origin = Origin()
+    worker = Worker(server)
+
+    async def main():
+        async with haul.AsyncQueue(server.url) as queue:
+            handle = await queue.push(haul.Download(origin.url("/held"), id="held"))
+            result = asyncio.create_task(handle.result(timeout=60))
+
+            async def follow():
+                return [update async for update in handle.events()]
+
+            events = asyncio.create_task(follow())
+            channel = "haul:{default}:events:held"
+            while (await queue.stats()).counts["running"] == 0 or server.cli("PUBSUB", "NUMSUB", channel).split()[-1] != "1":
+                await asyncio.sleep(0.05)
+            # A word that means nothing, and an element of another producer for the same job.
+            server.cli("HSET", "haul:{default}:want", "held", "pause")
+            server.cli("LPUSH", "haul:{default}:jobs", '{"id":"held","url":"http://h/","retries":"5"}')
+            while server.cli("LLEN", "haul:{default}:rejected") != "2":
+                await asyncio.sleep(0.05)
+            origin.gate.set()
+            assert (await result).state == "completed"
+            names = [update.event for update in await events if hasattr(update, "event")]
+            assert names.count("rejected") == 2 and names[-1] == "completed", names
+
+    try:
+        asyncio.run(asyncio.wait_for(main(), 60))
+    finally:
+        worker.close()
+        origin.shutdown()
+
+
 def test_no_timestamp_is_ahead_of_the_clock_of_redis_however_many_are_taken(server):
     queue, clock = haul.Queue(server.url), redis.Redis.from_url(server.url)
     ahead = []

@@ -39,12 +39,11 @@ package struct Element: Sendable {
 
 extension Element {
     /// The same element with `at`, unless it has one. The id stays the same: an id that would be computed from the
-    /// whole element is written into it.
+    /// whole element is written into it. Both come first, so that even the beginning of a rejected element shows them.
     package func made(at timestamp: Int64) -> Element {
         guard let json = try? JSON(text), json["at"] == nil else { return self }
-        var members = (json.members ?? []).map { "\(JSON.quoted($0.name)):\($0.raw)" }
-        if json["id"] == nil { members.append("\"id\":\(JSON.quoted(id))") }
-        members.append("\"at\":\(timestamp)")
+        let others = (json.members ?? []).filter { $0.name != "id" }.map { "\(JSON.quoted($0.name)):\($0.raw)" }
+        let members = ["\"id\":\(JSON.quoted(id))", "\"at\":\(timestamp)"] + others
         return (try? Element(JSON("{\(members.joined(separator: ","))}"))) ?? self
     }
 }

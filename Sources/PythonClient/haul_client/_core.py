@@ -21,7 +21,7 @@ from . import _contract as contract
 from ._clock import TimestampOrder
 from ._contract import Keys
 from ._errors import (
-    HaulError, InvalidJob, InvalidSetting, NotReplicated, NoWorker, Rejected, TimedOut, Unreachable,
+    HaulError, InvalidJob, InvalidSetting, NotReplicated, NoWorker, RedisFailed, Refused, Rejected, TimedOut, Unreachable,
 )
 from ._jobs import Element, derived_id, element, masked_url, scheduled, url_digest
 from ._partitions import checksum, partitions
@@ -401,7 +401,9 @@ class Core:
             if isinstance(message, str):
                 event = parse_event(message)
                 if isinstance(event, RejectedEvent):
-                    raise Rejected(event.reason)
+                    reason = yield from self._rejection(id, at, reading.keys, deadline, event)
+                    if reason is not None:
+                        raise Rejected(reason)
                 if event is None or event.event not in (*contract.FINAL_STATES, "duplicate"):
                     continue
                 # A removal publishes the job's end, and then forgets the job.
@@ -414,19 +416,40 @@ class Core:
                 return reading.result
             was_known = was_known or reading.status is not None
             if not isinstance(message, str):
-                yield from self._check_rejected(id, at, reading.keys)
+                # The event may have been published before the subscription.
+                reason = yield from self._rejection(id, at, reading.keys, deadline)
+                if reason is not None:
+                    raise Rejected(reason)
 
-    def _check_rejected(self, id: str, at: Optional[int], keys: Keys) -> Operation[None]:
-        """The event may have been published before the subscription. An element begins with its id and `at`."""
-        if at is None:
-            return
+    def _rejection(
+        self, id: str, at: Optional[int], keys: Keys, until: float, event: Optional[RejectedEvent] = None
+    ) -> Operation[Optional[str]]:
+        """Why the push of `at` was rejected. An event names only the job, and others may push an invalid element or
+        operation for the same job. So the list of rejected elements decides, or else the hash, which says whether a
+        worker has taken the push."""
+        entries: List[Dict[str, Any]] = []
+        # An entry has up to 4 KiB, and waiting callers search the list again and again.
+        newest = 20 if event is None else 100
         try:
-            (entries,) = yield from self.run(keys, ("LRANGE", keys.rejected, 0, 19))
-        except HaulError:  # The role of a service may not read the list.
-            return
-        for entry in map(_object, entries):
-            if str(entry.get("element", "")).startswith(f'{{"id":"{id}","at":{at},'):
-                raise Rejected(str(entry.get("reason", "")))
+            (found,) = yield from self.run(keys, ("LRANGE", keys.rejected, 0, newest - 1), until=until)
+            entries = [_object(entry) for entry in found]
+        except (Refused, RedisFailed):  # The role of a service may not read the list.
+            pass
+        for entry in entries:
+            # Only the beginning of an element is kept. Ours begin with the id and `at`.
+            shown = str(entry.get("element", ""))
+            is_made_then = at is not None and re.search(rf'"at"\s*:\s*{at}\s*[,}}]', shown) is not None
+            if is_made_then and re.search(rf'"id"\s*:\s*"{re.escape(id)}"', shown):
+                return str(entry.get("reason", ""))
+            is_of_event = event is not None and (entry.get("at"), entry.get("reason")) == (event.at, event.reason)
+            is_whole = at is not None and len(shown.encode()) <= 4090
+            if is_of_event and (not shown.lstrip().startswith("{") or is_whole and not is_made_then):
+                return None  # It is about another push.
+        if event is None:
+            return None
+        (fields,) = yield from self.run(keys, ("HMGET", keys.job(id), "state", "pushed"), until=until)
+        is_taken = int(fields[1] or 0) >= at if at is not None else fields[0] is not None
+        return None if is_taken else event.reason
 
     def _timed_out(self, id: str, status: Optional[JobStatus]) -> Operation[TimedOut]:
         what = f"job {id} is {status.state}" if status else f"no worker has seen job {id}"
@@ -474,7 +497,8 @@ class Core:
             if event and event_position is None:  # It is not part of the job's order.
                 yield Emit(event)
                 if isinstance(event, RejectedEvent) and at is not None:
-                    return
+                    if (yield from self._rejection(id, at, keys, float("inf"), event)) is not None:
+                        return
                 continue
             if event_position is not None and event_position <= position:
                 continue
@@ -491,6 +515,9 @@ class Core:
                         yield Emit(status)
                     position = max(position, status.position)
                 if reading.result:
+                    return
+                # The event of a rejection may have been published before the subscription.
+                if event is None and (yield from self._rejection(id, at, keys, float("inf"))) is not None:
                     return
             if event and event_position is not None and event_position > position:
                 position = event_position

@@ -16,8 +16,10 @@ struct CallEnds {
     }
 
     private enum Input: Sendable {
-        case refresh
-        case rejected(String, reason: String)
+        /// `missedEvents`: the event of a rejected push may have been missed.
+        case refresh(missedEvents: Bool)
+        /// An event, which may be about another push of the same job.
+        case rejected(Event)
     }
 
     /// The result of each call by job id.
@@ -28,14 +30,14 @@ struct CallEnds {
         let reader = Task {
             for await element in subscription {
                 guard case .message(_, let payload) = element else {
-                    feed.yield(.refresh)
+                    feed.yield(.refresh(missedEvents: true))
                     continue
                 }
                 guard let event = Event(payload) else { continue }
                 if event.kind == .rejected {
-                    feed.yield(.rejected(event.id, reason: event.reason ?? ""))
+                    feed.yield(.rejected(event))
                 } else if event.finalState != nil || event.kind == .duplicate {
-                    feed.yield(.refresh)
+                    feed.yield(.refresh(missedEvents: false))
                 }
             }
         }
@@ -43,7 +45,7 @@ struct CallEnds {
         let clock = Task {
             while !Task.isCancelled {
                 try? await Task.sleep(for: .seconds(2))
-                feed.yield(.refresh)
+                feed.yield(.refresh(missedEvents: false))
             }
         }
         defer {
@@ -52,8 +54,12 @@ struct CallEnds {
         }
         var (notice, isInterrupted) = (ServiceNotice(queue), false)
         await notice.refresh()
+        var (missedEvents, rejected): (Bool, [Event]) = (false, [])
         for await input in inputs {
-            if case .rejected(let id, let reason) = input { ends[id] = .failure(.rejected(reason)) }
+            switch input {
+            case .rejected(let event): rejected.append(event)
+            case .refresh(let mayMiss): missedEvents = missedEvents || mayMiss
+            }
             await notice.refresh()
             let open = pushed.filter { ends[$0.key] == nil }
             do throws(RedisError) {
@@ -64,6 +70,13 @@ struct CallEnds {
                 let left = open.filter { ends[$0.key] == nil }
                 for id in try await queue.removed(left) {
                     ends[id] = .failure(.removed)
+                }
+                if missedEvents || !rejected.isEmpty {
+                    let pushes = left.map { KnownPush(id: $0.key, timestamp: $0.value) }
+                    let found = try await queue.rejections(
+                        of: pushes, events: rejected, searching: missedEvents ? 1000 : 100)
+                    for (id, reason) in found where ends[id] == nil { ends[id] = .failure(.rejected(reason)) }
+                    (missedEvents, rejected) = (false, [])
                 }
             } catch {
                 // Redis may be away for a while. The next look is two seconds later.

@@ -33,7 +33,7 @@ struct Follower {
 
     private enum Input: Sendable {
         case element(Subscription.Element)
-        case refresh, draw
+        case refresh, draw, rejected
     }
 
     /// What is known of the jobs so far.
@@ -42,6 +42,8 @@ struct Follower {
         /// The jobs whose end has not been seen.
         var open: Set<String>
         var hasFailed = false
+        /// Events `rejected` of pushed jobs. They may be about other pushes of these.
+        var rejected: [Event] = []
         /// Redis is away, and that has been printed.
         var isInterrupted = false
         var notice: ServiceNotice
@@ -66,7 +68,13 @@ struct Follower {
         defer { for source in sources { source.cancel() } }
         for await input in inputs {
             switch input {
-            case .element(.message(_, let payload)): handle(payload, &state)
+            case .element(.message(_, let payload)):
+                let hadNone = state.rejected.isEmpty
+                handle(payload, &state)
+                // Those that come together are looked up together.
+                if hadNone, !state.rejected.isEmpty {
+                    sources.append(Self.once(after: .milliseconds(100)) { feed.yield(.rejected) })
+                }
             case .element(.interrupted(let error)):
                 if error.code == .authentication || error.code == .noPermission { throw ExitStatus.printing(error) }
                 // Events until the next `.subscribed` are missed.
@@ -75,7 +83,11 @@ struct Follower {
             case .element(.subscribed):
                 state.isInterrupted = false
                 try await refresh(&state)
-            case .refresh: try await refresh(&state)
+                try await findRejected(&state, missedEvents: true)
+            case .refresh:
+                try await refresh(&state)
+                if !state.rejected.isEmpty { try await findRejected(&state) }
+            case .rejected: try await findRejected(&state)
             }
             if !ids.isEmpty, state.open.isEmpty { break }
         }
@@ -87,6 +99,15 @@ struct Follower {
     private func reportInterruption(_ error: RedisError, _ state: inout State) {
         if !state.isInterrupted { Terminal.printError("haul: \(error.message); trying again") }
         state.isInterrupted = true
+    }
+
+    private static func once(
+        after time: Duration, _ body: @escaping @Sendable () -> Void
+    ) -> Task<Void, Never> {
+        Task {
+            try? await Task.sleep(for: time)
+            body()
+        }
     }
 
     private static func every(_ interval: Duration, _ body: @escaping @Sendable () -> Void) -> Task<Void, Never> {
@@ -106,8 +127,8 @@ struct Follower {
         } else {
             state.display.show(event)
         }
-        let isRefused = event.name == "rejected" && pushed[event.id] != nil
-        guard isRefused || event.finalState != nil else { return }
+        if event.kind == .rejected, pushed[event.id] != nil { state.rejected.append(event) }
+        guard event.finalState != nil else { return }
         state.open.remove(event.id)
         if ids.contains(event.id), event.finalState != .completed { state.hasFailed = true }
     }
@@ -119,6 +140,34 @@ struct Follower {
             state.display.name(id, JobRow(id: id, state: .running, fields: fields).name)
         }
         state.display.draw()
+    }
+
+    /// Finds the pushes that were rejected: by the events that have come, or by the list of rejected elements.
+    ///
+    /// - Parameter missedEvents: The event of a rejected push may have been missed.
+    private func findRejected(_ state: inout State, missedEvents: Bool = false) async throws {
+        let pushes = state.open.compactMap { id in pushed[id].map { KnownPush(id: id, timestamp: $0) } }
+        guard !pushes.isEmpty else { return }
+        let found: [String: String]
+        do throws(RedisError) {
+            found = try await queue.rejections(
+                of: pushes, events: state.rejected, searching: missedEvents ? 1000 : 100)
+        } catch {
+            guard error.isTransient else { throw error }
+            return reportInterruption(error, &state)
+        }
+        let shown = Set(state.rejected.map(\.id))
+        state.rejected = []
+        for (id, reason) in found where state.open.remove(id) != nil {
+            state.hasFailed = true
+            // Otherwise the event has printed it.
+            guard !shown.contains(id) else { continue }
+            if json {
+                Terminal.line("{\"id\":\(JSON.quoted(id)),\"state\":\"rejected\",\"reason\":\(JSON.quoted(reason))}")
+            } else {
+                state.display.end("\(id)  rejected: \(reason)", id: id)
+            }
+        }
     }
 
     /// Reads the hashes of the jobs whose end has not been seen.
