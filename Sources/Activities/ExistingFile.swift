@@ -16,10 +16,10 @@ package protocol ExistingFile: Sendable {
     /// Whether `checkReplacement` compares the files.
     var isCompared: Bool { get }
 
-    /// Called once all bytes are in `partial`, and before they replace the existing file.
+    /// Called once all bytes of `entity` are in `partial`, and before they replace the existing file.
     ///
     /// - Throws: `TransferError` if they must not replace it.
-    func checkReplacement(by partial: any Partial) async throws(TransferError)
+    func checkReplacement(by partial: any Partial, of entity: Entity) async throws(TransferError)
 }
 
 /// What the server offers, by the head of its response.

@@ -76,7 +76,7 @@ import Testing
         let modifiedSince: String?
         let body: Judge
         let isCompared = false
-        func checkReplacement(by partial: any Partial) {}
+        func checkReplacement(by partial: any Partial, of entity: Entity) {}
         func completedFile(for offer: Offer) async throws(TransferError) -> CompletedFile? { try await body(offer) }
     }
 

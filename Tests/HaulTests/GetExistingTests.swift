@@ -193,6 +193,54 @@ import Testing
         #expect(bench.files.holds("x", Self.bytes) && bench.names == ["x"])
     }
 
+    /// A server whose file is of 2020, and which may ignore dates.
+    private func old(_ body: FileBytes, readsDates: Bool) throws -> OriginServer {
+        let modified = ("Last-Modified", "Sun, 05 Jan 2020 08:49:37 GMT")
+        return try OriginServer { request in
+            readsDates && request.headers["if-modified-since"] != nil
+                ? OriginReply(304, headers: [modified]) : .file(body, headers: [modified], to: request)
+        }
+    }
+
+    @Test(
+        "-N keeps a file that was edited after haul get had downloaded it, and one of another length",
+        arguments: [true, false], [true, false])
+    func edited(_ isDownloaded: Bool, _ readsDates: Bool) async throws {
+        let (bench, origin) = (GetBench(), try old(FileBytes(seed: 1, count: 5000), readsDates: readsDates))
+        if isDownloaded { #expect(try await bench.get("-N", origin.url("/x")).out.hasPrefix("completed")) }
+        bench.write("x", "my edit")
+        let get = try await bench.get("-N", origin.url("/x"))
+        #expect(get.status == 0 && get.out.contains("not newer there"), "\(get)")
+        #expect(bench.files.contents("x") == Array("my edit".utf8) && bench.names == ["x"])
+    }
+
+    @Test(
+        "-N replaces no file that was made or edited while an older one was being downloaded", arguments: [true, false])
+    func editedMeanwhile(_ isContinued: Bool) async throws {
+        let (bench, gate, held) = (GetBench(), Latch(), Shared(true))
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(
+                FileBytes(seed: 3, count: 900_000), etag: "\"v\"",
+                headers: [("Last-Modified", "Sun, 05 Jan 2020 08:49:37 GMT")], to: request)
+            if held.value { reply.hold = (300_000, gate) }
+            return reply
+        }
+        let get = try bench.start(["-N", "-x1", origin.url("/x")])
+        try await eventually("some bytes") {
+            bench.names.first { $0.hasPrefix(".haul-") }.flatMap { bench.files.contents($0)?.count } ?? 0 > 100_000
+        }
+        if isContinued {
+            get.kill(SIGTERM)
+            _ = try await get.wait()
+        }
+        bench.write("x", "mine")
+        held.value = false
+        gate.open()
+        let status = isContinued ? try await bench.get("-N", origin.url("/x")).status : try await get.wait()
+        #expect(status == 1)
+        #expect(bench.files.contents("x") == Array("mine".utf8))
+    }
+
     /// A server that knows only dates, and responds as one whose file changes twice within a second.
     private func dated(_ modified: Int64, _ body: Shared<String>) throws -> OriginServer {
         try OriginServer { request in

@@ -9,7 +9,8 @@ extension Download {
     func commit(_ generation: Generation, _ total: Int64) async throws(TransferError) -> ActivityOutcome {
         if let error = generation.partial.error { throw error }
         try check(total)
-        try await assignment.existing?.checkReplacement(by: generation.partial)
+        try await assignment.existing?.checkReplacement(
+            by: generation.partial, of: generation.entity)
         let begun = ContinuousClock.now
         return end(try await generation.partial.commit(whole(total, generation)), of: generation, since: begun)
     }

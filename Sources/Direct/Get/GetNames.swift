@@ -82,5 +82,5 @@ struct BucketName: ExistingFile {
         return nil
     }
 
-    func checkReplacement(by partial: any Partial) async throws(TransferError) {}
+    func checkReplacement(by partial: any Partial, of entity: Entity) async throws(TransferError) {}
 }

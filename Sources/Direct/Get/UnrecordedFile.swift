@@ -36,8 +36,8 @@ final class UnrecordedFile: ExistingFile {
         var isDisproved = false
     }
     private let unfinished: Mutex<Unfinished>
-    /// `-N`, and the file has another name than the command or the URL gives it.
-    private let isNewerByOtherName = Mutex(false)
+    /// The file that `-N` may replace, as it was when the server offered something newer.
+    private let older = Mutex<Status?>(nil)
     static let pool = BlockingPool(name: "existing files", limit: 4)
 
     let modifiedSince: String?
@@ -53,7 +53,11 @@ final class UnrecordedFile: ExistingFile {
         (self.item, self.store, self.own) = (item, store.id, own)
         files = store as? FileStore
         (self.downloadLog, self.names) = (downloadLog, names)
-        modifiedSince = item.isOnlyNewer && own == nil && !hasOtherURL ? Self.date(of: item) : nil
+        // The version that this download has made is known by more than its date.
+        let isOwn = own.map {
+            $0.file == item.likelyPath && Self.status(item.root + "/" + $0.file)?.matches($0) == true
+        }
+        modifiedSince = item.isOnlyNewer && isOwn != true && !hasOtherURL ? Self.date(of: item) : nil
     }
 
     /// The date of the file that has the likely name; nil if there is none. A file that aria2 has not finished was never
@@ -86,26 +90,32 @@ final class UnrecordedFile: ExistingFile {
     var isDisproved: Bool { unfinished.withLock { $0.isDisproved } }
 
     var isCompared: Bool {
-        unfinished.withLock { $0.replaceable != nil } || isNewerByOtherName.withLock { $0 }
+        unfinished.withLock { $0.replaceable != nil } || item.isOnlyNewer && item.ifExists != .overwrite
     }
 
     /// Whether `-N` may replace the file at `path`. Of a name that only the server gives, it replaces no file that this
     /// download has not made: otherwise the server would choose which file of the user is lost.
     private func mayBeReplacedByNewer(_ path: String) -> Bool { item.isOnlyNewer && path == item.likelyPath }
 
-    func checkReplacement(by partial: any Partial) async throws(TransferError) {
-        try checkUnchosenName(of: partial)
+    func checkReplacement(by partial: any Partial, of entity: Entity) async throws(TransferError) {
+        try checkNewer(partial, entity)
         try await checkUnfinished(partial)
     }
 
-    /// A file may have been made since the server named the download.
-    private func checkUnchosenName(of partial: any Partial) throws(TransferError) {
+    /// A file may have been made or changed since the server named the download, or since an earlier run began it.
+    private func checkNewer(_ partial: any Partial, _ entity: Entity) throws(TransferError) {
         guard item.isOnlyNewer, item.ifExists != .overwrite, let path = partial.location?.file,
-            !mayBeReplacedByNewer(path), let status = Self.status(item.root + "/" + path),
+            let status = Self.status(item.root + "/" + path),
             own.map({ $0.file == path && status.matches($0) }) != true,
             unfinished.withLock({ $0.replaceable?.file }) != path
         else { return }
-        throw refusal(path, "was made during this download")
+        if mayBeReplacedByNewer(path) {
+            // Without a date nothing says which of them is newer.
+            guard let theirs = entity.lastModified.flatMap(HTTPDate.parse), theirs <= status.seconds,
+                older.withLock({ $0 != status })
+            else { return }
+        }
+        throw refusal(path, "was made or changed during this download")
     }
 
     /// A server without ranges sends every byte itself, so the checksum says nothing about the unfinished file. If that is
@@ -140,7 +150,6 @@ final class UnrecordedFile: ExistingFile {
 
     func completedFile(for offer: Offer) async throws(TransferError) -> CompletedFile? {
         let path = try names.reserve(offered: offer.name, for: item)
-        if item.isOnlyNewer, !mayBeReplacedByNewer(path) { isNewerByOtherName.withLock { $0 = true } }
         // Most files are not there, which one call finds out.
         var entry = stat()
         guard lstat(item.root + "/" + path, &entry) == 0 else { return nil }
@@ -184,11 +193,13 @@ final class UnrecordedFile: ExistingFile {
         let theirs = offer.entity.lastModified.flatMap(HTTPDate.parse)
         let isNewer = theirs.map { $0 > status.seconds } ?? false
         if mayBeReplacedByNewer(path) {
-            if control != nil { return nil }
-            // Not all servers support If-Modified-Since.
-            let isSame = offer.entity.total.map { $0 == status.size } ?? true
-            return theirs != nil && !isNewer && isSame
-                ? try await checked(path, status, offer.entity, offer.source, or: .notNewer) : nil
+            // Not all servers support If-Modified-Since. Of a date that proves nothing the length decides.
+            let isSame = !status.hasWeakServerDate || (offer.entity.total.map { $0 == status.size } ?? true)
+            if control == nil, theirs != nil, !isNewer, isSame {
+                return try await checked(path, status, offer.entity, offer.source, or: .notNewer)
+            }
+            older.withLock { $0 = status }
+            return nil
         }
         guard let total = offer.entity.total else {
             throw refusal(path, "exists (\(status.summary)), and the server does not announce the size of its own")
@@ -317,7 +328,7 @@ final class UnrecordedFile: ExistingFile {
 
     // MARK: The file
 
-    private struct Status {
+    private struct Status: Equatable {
         let size: Int64
         let seconds: Int64
         let nanoseconds: Int64
