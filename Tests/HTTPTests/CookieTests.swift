@@ -31,6 +31,19 @@ import Testing
         #expect(sent?.count == 50 && sent?.last == "c3=new")
     }
 
+    @Test("the cookies of all origins are bounded, and the oldest go") func all() throws {
+        var jar = CookieJar()
+        let urls = try (0..<200).map { try #require(WebURL("http://h\($0)/")) }
+        for url in urls { for n in 0..<10 { jar.set("c\(n)=\(String(repeating: "v", count: 1000))", from: url) } }
+        let kept = urls.compactMap { jar.header(for: $0)?.utf8.count }
+        #expect(kept.reduce(0, +) < 70_000 && kept.count < 10)
+        #expect(jar.header(for: urls[199])?.split(separator: "; ").count == 10)
+        #expect(jar.header(for: urls[0]) == nil)
+        for url in urls { for n in 0..<10 { jar.set("c\(n)=", from: url) } }
+        let count = urls.compactMap { jar.header(for: $0)?.split(separator: "; ").count }.reduce(0, +)
+        #expect(count == CookieJar.maxCountOfAll)
+    }
+
     @Test("cookies of a file are sent only to their domain, path and scheme")
     func file() throws {
         let lines = [

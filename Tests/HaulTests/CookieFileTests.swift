@@ -1,4 +1,6 @@
 import Foundation
+import HaulContract
+import HaulHTTP
 import HaulTerminal
 import HaulTestSupport
 import Testing
@@ -20,6 +22,20 @@ import Testing
         #expect(directory.contents("jar")?.starts(with: Array("# Netscape".utf8)) == true)
         let mode = try FileManager.default.attributesOfItem(atPath: directory.file("jar"))[.posixPermissions]
         #expect(mode as? Int == 0o600)
+    }
+
+    @Test("a server adds at most 50 cookies, and the oldest go") func bounded() throws {
+        let own = try #require(try StoredCookie(line: "other.test\tFALSE\t/\tFALSE\t0\ta\t1"))
+        let file = CookieFile(directory.file("jar"), known: [own])
+        for n in 0..<200 {
+            file.record(
+                ResponseHead(
+                    status: 200, headers: HeaderFields([HeaderField("Set-Cookie", "c\(n)=1")]), url: "http://h.test/"))
+        }
+        try file.save()
+        let lines = String(decoding: directory.contents("jar") ?? [], as: UTF8.self).split(separator: "\n").dropFirst()
+        #expect(lines.count == 51 && lines.first?.hasPrefix("other.test") == true)
+        #expect(lines.last?.contains("c199") == true && !lines.contains { $0.hasSuffix("c149\t1") })
     }
 
     @Test("a file that cannot be written leaves nothing") func failure() throws {

@@ -6,6 +6,9 @@ import Synchronization
 
 /// The cookies that servers set during a command, for a file in Netscape's format.
 final class CookieFile: Sendable {
+    /// What browsers keep at least (RFC 6265 section 6.1).
+    private static let (maxOfDomain, maxCount) = (50, 3000)
+
     private let path: String
     private let cookies: Mutex<[StoredCookie]>
 
@@ -23,6 +26,13 @@ final class CookieFile: Sendable {
             for cookie in lines.compactMap({ StoredCookie(field: $0, from: url, at: now) }) {
                 cookies.removeAll { $0.isSameCookie(as: cookie) }
                 cookies.append(cookie)
+                // The oldest ones go.
+                if cookies.count(where: { $0.hasSameDomain(as: cookie) }) > Self.maxOfDomain,
+                    let oldest = cookies.firstIndex(where: { $0.hasSameDomain(as: cookie) })
+                {
+                    cookies.remove(at: oldest)
+                }
+                if cookies.count > Self.maxCount { cookies.removeFirst() }
             }
         }
     }

@@ -11,6 +11,11 @@ package struct CookieJar: Sendable {
     /// The limits that browsers have, too (RFC 6265 section 6.1): for the bytes of a cookie, and for an origin's cookies.
     static let maxBytes = 4096
     static let maxCount = 50
+    /// The limits for all origins: bytes and cookies. The parts of a download share the cookies of their redirects, so
+    /// that servers could add to them without end.
+    static let (maxBytesOfAll, maxCountOfAll) = (64 << 10, 200)
+
+    private var bytes = 0
 
     /// Reads the value of a Set-Cookie field. Attributes are ignored, because they do not matter within one chain. A
     /// cookie that no request could carry is dropped, and so is one beyond the limits.
@@ -20,9 +25,20 @@ package struct CookieJar: Sendable {
         guard pair.count == 2, !pair[0].isEmpty, pair[0].utf8.count + pair[1].utf8.count <= Self.maxBytes,
             !pair.contains(where: { $0.utf8.contains { $0 < 0x20 && $0 != 0x09 || $0 == 0x7F } })
         else { return }
-        cookies.removeAll { $0.origin.hasSameOrigin(as: origin) && $0.name == pair[0] }
+        if let known = cookies.firstIndex(where: { $0.origin.hasSameOrigin(as: origin) && $0.name == pair[0] }) {
+            remove(known)
+        }
         guard cookies.count(where: { $0.origin.hasSameOrigin(as: origin) }) < Self.maxCount else { return }
         cookies.append((origin, pair[0], pair[1]))
+        bytes += Self.length(of: cookies[cookies.endIndex - 1])
+        // The oldest ones go.
+        while bytes > Self.maxBytesOfAll || cookies.count > Self.maxCountOfAll { remove(0) }
+    }
+
+    private mutating func remove(_ index: Int) { bytes -= Self.length(of: cookies.remove(at: index)) }
+
+    private static func length(of cookie: (origin: WebURL, name: String, value: String)) -> Int {
+        cookie.name.utf8.count + cookie.value.utf8.count
     }
 
     package func header(for url: WebURL) -> String? {

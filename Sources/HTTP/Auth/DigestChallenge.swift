@@ -29,6 +29,9 @@ package struct DigestChallenge: Sendable, Equatable {
         fields.flatMap(Challenges.read).contains { $0.scheme == "basic" }
     }
 
+    /// What goes back to the server: bytes.
+    private static let maxBytes = 8 << 10
+
     private init?(_ challenge: Challenges.Challenge) {
         guard challenge.scheme == "digest", let realm = challenge.parameters["realm"],
             let nonce = challenge.parameters["nonce"]
@@ -36,6 +39,7 @@ package struct DigestChallenge: Sendable, Equatable {
         algorithm = challenge.parameters["algorithm"]
         // There is no response to a value that no header field could carry back.
         let values = [realm, nonce, challenge.parameters["opaque"] ?? ""]
+        guard values.map(\.utf8.count).reduce(0, +) <= Self.maxBytes else { return nil }
         guard values.allSatisfy({ !$0.utf8.contains { $0 < 0x20 || $0 == 0x7F } }) else { return nil }
         let known = ["md5", "md5-sess", "sha-256", "sha-256-sess"]
         guard known.contains(algorithm?.lowercased() ?? "md5") else { return nil }
@@ -154,16 +158,26 @@ package final class DigestSession: Sendable {
     private let nonces = Mutex<[String: Nonce]>([:])
     /// The origins that have asked for Basic.
     private let basic = Mutex<Set<String>>([])
+    /// Redirects could lead to ever new origins. One that is forgotten asks again.
+    private static let maxOrigins = 16
 
     package init() {}
 
     /// Stores a challenge. It replaces the earlier one of the same origin.
     package func record(_ challenge: DigestChallenge, from url: WebURL) {
-        nonces.withLock { $0[url.origin] = Nonce(challenge: challenge) }
+        nonces.withLock { nonces in
+            if nonces.count >= Self.maxOrigins, nonces[url.origin] == nil { nonces = [:] }
+            nonces[url.origin] = Nonce(challenge: challenge)
+        }
     }
 
     /// Records that the origin has asked for Basic. False if that is known already, so that the password was refused.
-    package func recordBasic(from url: WebURL) -> Bool { basic.withLock { $0.insert(url.origin).inserted } }
+    package func recordBasic(from url: WebURL) -> Bool {
+        basic.withLock { basic in
+            if basic.count >= Self.maxOrigins, !basic.contains(url.origin) { basic = [] }
+            return basic.insert(url.origin).inserted
+        }
+    }
 
     package func takesBasic(_ url: WebURL) -> Bool { basic.withLock { $0.contains(url.origin) } }
 

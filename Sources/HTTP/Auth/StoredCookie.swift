@@ -82,6 +82,8 @@ package struct StoredCookie: Sendable, Equatable {
         (name, domain, path) == (other.name, other.domain, other.path)
     }
 
+    package func hasSameDomain(as other: StoredCookie) -> Bool { domain == other.domain }
+
     private static let httpOnly = "#HttpOnly_"
 
     package func isPast(at seconds: Int64) -> Bool { expires != 0 && expires <= seconds }
