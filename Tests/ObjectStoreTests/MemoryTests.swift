@@ -52,6 +52,20 @@ import Testing
         #expect(memory.waiters == 0 && memory.reserve(10, for: second, spill: {}, orCall: nil) != nil)
     }
 
+    @Test("a part of which a byte comes now and then has a bounded number of tails") func drips() throws {
+        let memory = PartMemory(limit: 10, limitForFile: 10)
+        let buffer = PartBuffer(
+            1, 0..<1 << 20, try #require(reserve(memory, memory.newOwner())), in: PagePool(limit: 1 << 20))
+        withUnsafeBytes(of: 7 as UInt8) { buffer.copy($0.baseAddress!, to: 0..<1) }
+        buffer.lastSaved = .now - .seconds(301)
+        #expect(ObjectPartial.isSlow(buffer, tails: 31))
+        #expect(!ObjectPartial.isSlow(buffer, tails: 32))
+        // Larger tails are few.
+        let piece = [UInt8](repeating: 7, count: 1 << 15)
+        piece.withUnsafeBytes { buffer.copy($0.baseAddress!, to: 0..<1 << 15) }
+        #expect(ObjectPartial.isSlow(buffer, tails: 32))
+    }
+
     @Test("a file that waits for its own memory keeps no other file from memory") func ownShare() throws {
         let memory = PartMemory(limit: 30, limitForFile: 10)
         let (first, second) = (memory.newOwner(), memory.newOwner())

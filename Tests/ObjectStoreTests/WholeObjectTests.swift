@@ -64,6 +64,33 @@ struct WholeObjectTests: MultipartFileTests {
     }
 
     @Test(
+        "a name that hundreds of objects have costs few requests, and no body is sent for each",
+        arguments: ObjectServer.installed)
+    func sameNames(_ kind: ObjectServer.Kind) async throws {
+        let good = try await Bucket(kind)
+        for number in 0..<300 { await good.write(number == 0 ? "f.csv" : FileName.numbered("f.csv", number), [1]) }
+        let gateway = LateGateway(to: good.server.endpoint)
+        let requests = Shared([String]())
+        gateway.keep { head in
+            if head.contains("/f") { requests.change { $0.append(String(head.prefix { $0 != " " })) } }
+            return false
+        }
+        let bucket = try Bucket(good.server, endpoint: gateway.endpoint, prefix: good.store.client.address.prefix)
+        let request = FileRequest(
+            key: Self.key, runToken: "1", isNew: true, path: nil, ifExists: .reuse, completed: nil,
+            lease: RunLease(isHeld: { true }, confirm: { true }))
+        let partial = bucket.store.begin(request, generation: "1", suggested: "f.csv")
+        let whole = WholeFile(size: 3, checksum: nil, authority: "the job", lastModified: nil)
+        guard case .stored(let file) = try await partial.put([1, 2, 3], whole) else {
+            Issue.record("the file was not stored")
+            return
+        }
+        #expect(file.file == "f (300).csv")
+        #expect(requests.value.count { $0 == "PUT" } <= 2 && requests.value.count < 40, "\(requests.value)")
+        #expect(await good.read("f (300).csv") == [1, 2, 3])
+    }
+
+    @Test(
         "an upload that began without a digest is not continued with one, because its completion gives the name",
         arguments: ObjectServer.installed)
     func lateDigest(_ kind: ObjectServer.Kind) async throws {

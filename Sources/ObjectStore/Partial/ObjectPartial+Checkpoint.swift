@@ -7,7 +7,8 @@ import Synchronization
 // Checkpoints: what another worker needs to continue the object.
 extension ObjectPartial {
     /// When an incomplete part is saved as a tail: after `age` if 1/`share` of its size is not saved yet, after
-    /// `maxAge` if any byte is not.
+    /// `maxAge` if any byte is not, and it has fewer than `share` tails. Redis keeps a line for each of them, and a server
+    /// could send a byte a minute.
     private static let slow = (age: Duration.seconds(30), share: 32, maxAge: Duration.seconds(300))
     /// A checkpoint waits this long for uploads in progress, because it names only parts that the store has
     /// acknowledged, and without new bytes there may be no later checkpoint.
@@ -44,7 +45,10 @@ extension ObjectPartial {
         let due = state.withLock { state -> [PartBuffer] in
             // Without a known length the download cannot be continued, so its tails would be useless.
             guard state.storeState.total != nil, state.error == nil else { return [] }
-            let due = state.buffers.values.filter { !$0.isClosed && (isLast || Self.isSlow($0)) }
+            let tails = state.storeState.tails.reduce(into: [:]) { $0[$1.part, default: 0] += 1 }
+            let due = state.buffers.values.filter { buffer in
+                !buffer.isClosed && (isLast || Self.isSlow(buffer, tails: tails[buffer.number] ?? 0))
+            }
             if isLast { for buffer in due { buffer.isClosed = true } }
             return due
         }
@@ -67,11 +71,13 @@ extension ObjectPartial {
 
     var hasMoreToReport: Bool { state.withLock { $0.hasMoreToReport } }
 
-    private static func isSlow(_ buffer: PartBuffer) -> Bool {
+    /// - Parameter tails: How many tails the part has.
+    static func isSlow(_ buffer: PartBuffer, tails: Int) -> Bool {
         let age = ContinuousClock.now - buffer.lastSaved
         guard age >= slow.age else { return false }
         let fresh = buffer.fresh.count
-        return fresh > 0 && (fresh >= Int64(buffer.range.count / slow.share) || age >= slow.maxAge)
+        return fresh > 0
+            && (fresh >= Int64(buffer.range.count / slow.share) || age >= slow.maxAge && tails < slow.share)
     }
 
     /// Returns when all work up to number `last` has ended, or after `limit`.

@@ -142,11 +142,14 @@ extension ObjectPartial {
         let (unnumbered, name) = state.withLock { ($0.unnumbered, $0.name) }
         let chosen = await completedNameAtOnce(unnumbered) ?? name
         let object = ObjectHead(size: whole.size, mark: mark)
-        for (name, isNumbered) in candidates(from: chosen) {
+        var candidates = candidates(from: chosen)
+        while let (name, isNumbered) = try await candidates.next() {
             state.withLock { $0.name = name }
-            // Most names are free, and If-None-Match shows whether this one is.
+            // Most names are free, and If-None-Match shows whether this one is. Behind a name that is taken the next one
+            // often is, too, and each PUT sends the whole body.
             let naming = try await nameObject(
-                name, by: .put, size: whole.size, isNumbered: isNumbered, checksFirst: !store.knows(.create)
+                name, by: .put, size: whole.size, isNumbered: isNumbered,
+                checksFirst: isNumbered || !store.knows(.create)
             ) {
                 (condition) throws(StoreError) in
                 try await self.client.putFinal(

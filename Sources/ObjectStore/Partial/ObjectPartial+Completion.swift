@@ -293,7 +293,8 @@ extension ObjectPartial {
     func copyToName(_ object: HiddenObject, _ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
         let (source, checksum) = (object.key, object.checksum)
         let chosen = state.withLock { $0.name }
-        for (name, isNumbered) in candidates(from: chosen) {
+        var candidates = candidates(from: chosen)
+        while let (name, isNumbered) = try await candidates.next() {
             if let head = try await head(name.path) {
                 switch collision(with: head, isNumbered: isNumbered) {
                 case .isOurs:

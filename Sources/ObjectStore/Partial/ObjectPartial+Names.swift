@@ -36,10 +36,10 @@ extension ObjectPartial {
     func freeName(_ chosen: ObjectName) async throws(TransferError) -> ObjectName {
         if let own = await completedName(chosen) { return own }
         if request.ifExists == .overwrite { return chosen }
-        for number in 0...ObjectName.maxNumber {
-            let name = chosen.numbered(number)
+        var candidates = NameCandidates(partial: self, first: chosen, unnumbered: chosen)
+        while let (name, isNumbered) = try await candidates.next() {
             guard let head = try await head(name.path) else { return name }
-            switch collision(with: head, isNumbered: number > 0) {
+            switch collision(with: head, isNumbered: isNumbered) {
             case .isOurs, .replace: return name
             case .refuse: throw conflict(at: name)
             case .renumber: continue
@@ -60,13 +60,8 @@ extension ObjectPartial {
     }
 
     /// The names to try for an object that is complete: the one that was chosen before, and then the numbered ones.
-    func candidates(from first: ObjectName) -> some Sequence<(name: ObjectName, isNumbered: Bool)> {
-        let unnumbered = state.withLock { $0.unnumbered }
-        return (-1...ObjectName.maxNumber).lazy.compactMap { number in
-            if number < 0 { return (first, false) }
-            let name = unnumbered.numbered(number)
-            return name == first ? nil : (name, number > 0)
-        }
+    func candidates(from first: ObjectName) -> NameCandidates {
+        NameCandidates(partial: self, first: first, unnumbered: state.withLock { $0.unnumbered })
     }
 
     func head(_ path: String) async throws(TransferError) -> ObjectHead? {
@@ -93,5 +88,58 @@ extension ObjectPartial {
                     file: state.name.path, bytes: head.size, identity: head.mark?.identity ?? 0,
                     modified: head.mark?.time ?? 0, checksum: checksum))
         }
+    }
+}
+
+/// The names to try one after the other, while each is taken: the first one, and then the numbered ones.
+struct NameCandidates {
+    let partial: ObjectPartial
+    let first: ObjectName
+    let unnumbered: ObjectName
+    /// The number of the last name; nil before the first one.
+    private var number: Int?
+    private var isSearched = false
+
+    /// So many numbers are tried in order. A server may name thousands of files alike, and then the numbers in between are
+    /// skipped. A job that is not new may have made one of these objects, and tries all numbers.
+    private static let inOrder = 16
+
+    init(partial: ObjectPartial, first: ObjectName, unnumbered: ObjectName) {
+        (self.partial, self.first, self.unnumbered) = (partial, first, unnumbered)
+    }
+
+    mutating func next() async throws(TransferError) -> (name: ObjectName, isNumbered: Bool)? {
+        guard var number else {
+            self.number = first == unnumbered ? 0 : -1
+            return (first, false)
+        }
+        repeat {
+            number += 1
+            if number > Self.inOrder, !isSearched, partial.request.isNew {
+                isSearched = true
+                number = try await freeNumber(after: number - 1)
+            }
+            guard number <= ObjectName.maxNumber else { return nil }
+        } while unnumbered.numbered(number) == first
+        self.number = number
+        return (unnumbered.numbered(number), number > 0)
+    }
+
+    /// A number that is free, behind one that is not, with some twenty requests.
+    private func freeNumber(after taken: Int) async throws(TransferError) -> Int {
+        var (low, high) = (taken, 2 * taken)
+        while try await isTaken(high) {
+            guard high < ObjectName.maxNumber else { return high + 1 }
+            (low, high) = (high, min(2 * high, ObjectName.maxNumber))
+        }
+        while high - low > 1 {
+            let middle = (low + high) / 2
+            if try await isTaken(middle) { low = middle } else { high = middle }
+        }
+        return high
+    }
+
+    private func isTaken(_ number: Int) async throws(TransferError) -> Bool {
+        try await partial.head(unnumbered.numbered(number).path) != nil
     }
 }
