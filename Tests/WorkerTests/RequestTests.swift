@@ -221,8 +221,11 @@ struct RequestTests {
             // A request with other header fields is not answered by it.
             let other = try await ask(#","fresh_for":100,"headers":{"Accept":"x/y"}"#)
             #expect(other["body"] == "v3" && other["unchanged"] == nil)
+            // What an earlier push expected says nothing about this one.
+            let refused = try await ask(#","fresh_for":0,"headers":{"Accept":"x/y"},"expect":[204],"retries":0"#)
+            #expect(refused.state == .failed && refused["error"] == "http_200", "\(refused.fields)")
             version.withLock { $0 = "\"2\"" }
-            #expect(try await ask(#","fresh_for":0,"headers":{"Accept":"x/y"}"#)["body"] == "v4")
+            #expect(try await ask(#","fresh_for":0,"headers":{"Accept":"x/y"}"#)["body"] == "v5")
             // Without `fresh_for` the request has no condition.
             _ = try await ask("")
             #expect(origin.requests.last?.headers["if-none-match"] == nil)

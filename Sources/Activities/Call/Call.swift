@@ -84,18 +84,23 @@ package final class Call: Activity {
         }
     }
 
-    /// Whether this is a response to the same request that the job expects, and no older than the job allows.
+    /// Whether this is a response to the same request, and one that the job would accept. An earlier push of it may have
+    /// expected another one.
+    private func isAcceptable(_ stored: StoredResponse) -> Bool {
+        stored.requestDigest == request.digest && job.request.expects(stored.status)
+            && stored.body.count <= job.request.maxResponse ?? .max
+    }
+
+    /// Whether this is an acceptable response that is no older than the job allows.
     private func isFresh(_ stored: StoredResponse) -> Bool {
-        guard let freshFor = job.freshFor, stored.requestDigest == request.digest,
-            job.request.expects(stored.status)
-        else { return false }
+        guard let freshFor = job.freshFor, isAcceptable(stored) else { return false }
         return .milliseconds(assignment.clock.milliseconds - stored.validated) < freshFor
     }
 
     /// The stored response for a conditional request. Only a job with `fresh_for` has conditions in its request.
     private var conditionalResponse: StoredResponse? {
         guard job.freshFor != nil, request.isConditional, let stored = assignment.storedResponse,
-            stored.requestDigest == request.digest, stored.status == 200, !stored.resource.isEmpty
+            isAcceptable(stored), stored.status == 200, !stored.resource.isEmpty
         else { return nil }
         return stored
     }
