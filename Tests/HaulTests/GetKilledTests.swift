@@ -111,6 +111,32 @@ import Testing
         }
     }
 
+    @Test("fresh_for counts from the bytes, and not from the moment when a later run finds a killed one's file")
+    func fresh() async throws {
+        let steps = try await CommitSteps()
+        var asked = 0
+        for step in 1...20 {
+            let bench = GetBench()
+            let origin = try OriginServer {
+                .file(
+                    Self.versions[0], etag: "\"v\"", headers: [("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")],
+                    to: $0)
+            }
+            bench.write("list", #"{"url":"\#(origin.url("/x"))","fresh_for":3600}"#)
+            steps.arm("\(step)")
+            // The file gets the date of the server, as if it had been there for long.
+            let killed = try bench.start(
+                ["-i", "list", "-R"],
+                environment: steps.environment("\(step)", step: step, signal: SIGKILL, countsWrites: true))
+            if try await killed.wait() == 0 { break }
+            guard bench.names.contains("x") else { continue }
+            let before = origin.requests.count
+            #expect(try await bench.get("-i", "list", "-R").status == 0)
+            asked += origin.requests.count > before ? 1 : 0
+        }
+        #expect(asked > 0)
+    }
+
     @Test("a run that is about to record its file shares the file with no run of another URL")
     func frozen() async throws {
         let steps = try await CommitSteps()

@@ -41,12 +41,14 @@ extension GetRecord {
         let found = try await files.placed(
             key, in: item?.folder ?? "", by: Token.make(), continuing: resume)
         guard let (file, proof) = found else { return resume == nil }
+        // The file may have been there for long. A date ahead of the clock says nothing.
+        let written = file.modified / 1_000_000
         let known = resume.flatMap { $0.generation == proof.generation ? $0 : nil }
         completed = CompletedFile(
             file: file.file, bytes: file.bytes, store: store.id, inode: file.identity, modified: file.modified,
             // Without a checkpoint the version is unknown. The next request finds out.
             entity: known?.entity ?? Entity(), source: known?.source ?? item?.urls.first.map(MaskedURL.text) ?? "",
-            validated: UnixTime.milliseconds)
+            validated: written <= UnixTime.milliseconds ? written : 0)
         completed?.sourceResource = known?.sourceResource ?? ""
         if let unfinished { Aria2Control.remove(of: unfinished.file, in: root) }
         (isOpen, self.resume, unfinished, hidden) = (false, nil, nil, proof.name)
