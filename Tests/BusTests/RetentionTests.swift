@@ -52,6 +52,32 @@ import Testing
         }
     }
 
+    @Test("the job of a schedule is kept as long as the schedule, because its next run must know its file")
+    func scheduled() async throws {
+        let clocked = try await ClockedQueue()
+        let (f, queue) = (clocked.f, clocked.queue)
+        try await queue.setSetting("keep_completed", to: "60")
+        let definition = #"{"every":604800,"job":{"url":"http://h/f","path":"f"}}"#
+        try await f.redis.send(Command("HSET", f.queue.keys.schedules, "films", definition))
+        try await f.push(["films", "other"].map { #"{"url":"http://h/f","path":"f","id":"\#($0)"}"# })
+        for _ in 0..<2 {
+            let claim = try #require(try await clocked.claim())
+            _ = try await queue.settle([RunEnd(claim.run, QueueFixture.done)], worker: f.worker, next: [])
+        }
+        for minute in 1...3 {
+            try await clocked.set(Int64(minute) * 61_000)
+            while try await queue.tick(f.worker, runs: []).hasMoreWork {}
+            #expect(try await f.redis.send(Command("HGET", f.queue.keys.job("films"), "file")).string != nil)
+            #expect(try await f.redis.send(Command("PTTL", f.queue.keys.job("films"))).int ?? 0 > 60_000)
+            #expect(try await f.redis.send(Command("EXISTS", f.queue.keys.job("other"))).int == 0)
+            #expect(try await f.redis.send(Command("ZCARD", f.queue.keys.index(.completed))).int == 1)
+        }
+        try await f.redis.send(Command("DEL", f.queue.keys.schedules))
+        try await clocked.set(300_000)
+        while try await queue.tick(f.worker, runs: []).hasMoreWork {}
+        #expect(try await f.redis.send(Command("EXISTS", f.queue.keys.job("films"))).int == 0)
+    }
+
     @Test("no job is deleted before its completion was announced, however short its retention")
     func unannounced() async throws {
         let clocked = try await ClockedQueue()
@@ -71,5 +97,7 @@ import Testing
             try await queue.tick(f.worker, runs: [])
             return try await f.redis.send(Command("ZCARD", f.queue.keys.index(.completed))).int == 0
         }
+        // The event has made no hash anew.
+        #expect(try await f.redis.send(Command("KEYS", "haul:{default}:job:*")).array?.isEmpty == true)
     }
 }

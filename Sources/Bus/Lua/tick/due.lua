@@ -67,6 +67,15 @@ do
     return announced
   end
 
+  -- Keeps an ended job whose id is the name of a schedule: the next run has to know which file is the job's own, whenever
+  -- that is. Returns false for other jobs.
+  local function keep_scheduled(c, id, state, ms)
+    if call('HEXISTS', c.PREFIX .. KEY.schedules, id) == 0 then return false end
+    call('ZADD', c.INDEX[state], c.NOW, id)
+    for _, key in ipairs({ c.JOB .. id, c.SPEC .. id, c.OFFSETS .. id }) do call('PEXPIRE', key, integer_text(2 * ms)) end
+    return true
+  end
+
   -- A task of the tick: deletes ended jobs and their index entries. The hashes expire by themselves 10 s later,
   -- because they say where the index of URLs has the job. If a setting has made the time longer, the hashes of older
   -- jobs expire before their entries are due. A completed job stays until it is announced (announcements.lua).
@@ -74,12 +83,19 @@ do
     for state, ms in pairs(c.retention) do
       local latest = integer_text(c.now - tonumber(ms))
       local found = call('ZRANGEBYSCORE', c.INDEX[state], '-inf', latest, 'LIMIT', 0, 50)
-      local old, indexed = state == 'completed' and without_unannounced(c, found) or found, {}
-      for _, id in ipairs(old) do
+      local ended, old, indexed = state == 'completed' and without_unannounced(c, found) or found, {}, {}
+      local has_schedules = #ended > 0 and call('EXISTS', c.PREFIX .. KEY.schedules) == 1
+      for _, id in ipairs(ended) do
         local values = try('HMGET', c.JOB .. id, 'state', 'url_digests')
-        if values[1] == state then
-          call('DEL', c.JOB .. id, c.SPEC .. id, c.OFFSETS .. id)
-          if values[2] then indexed[#indexed + 1], indexed[#indexed + 2] = id, values[2] end
+        local is_own = values[1] == state
+        if not (is_own and has_schedules and keep_scheduled(c, id, state, ms)) then
+          old[#old + 1] = id
+          if is_own then
+            call('DEL', c.JOB .. id, c.SPEC .. id, c.OFFSETS .. id)
+            -- Of an event of this call: Events.publish() would make the hash anew.
+            c.seqs[id] = nil
+            if values[2] then indexed[#indexed + 1], indexed[#indexed + 2] = id, values[2] end
+          end
         end
       end
       if #old > 0 then
