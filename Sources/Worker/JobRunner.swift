@@ -73,9 +73,11 @@ struct JobRunner: Sendable {
             running.markControlPending()
             queueServer.ticks.requestEarlyTick()
         }
+        // After a long pause of this process another worker may have run the job, and made the file anew.
         let isDeleted =
-            if let pendingDeletion = claim.pendingDeletion { await queueServer.leftovers.delete(pendingDeletion) } else
-            {
+            if let pendingDeletion = claim.pendingDeletion, await running.runLease.confirm() {
+                await queueServer.leftovers.delete(pendingDeletion)
+            } else {
                 false
             }
         let result = await running.attempt.run(activity, io)
