@@ -89,6 +89,29 @@ import Testing
         #expect(maxWaiting < count - 50, "\(maxWaiting) operations waited at once")
     }
 
+    @Test("elements whose bodies have many ids are searched in parts", arguments: RedisServer.Kind.installed)
+    func ids(server: RedisServer.Kind) async throws {
+        let f = try await QueueFixture(on: server)
+        let meter = try await CallMeter(f)
+        try await f.queue.setLimit(of: "h", to: #"{"connections":0}"#)
+        let body = (0..<600).map { #"{"id":"x\#($0)"}"# }.joined(separator: ",")
+        try await f.push((0..<60).map { #"{"id":"j\#($0)","kind":"request","url":"http://h/","json":[\#(body)]}"# })
+        _ = try await meter.claimAll()
+        #expect(try await f.redis.send(Command("LLEN", f.queue.keys[.deferredHost] + "h")).int == 60)
+        try await f.queue.request(.cancelled, of: ["j0"])
+        var most = 0
+        let costs = try await meter.ticks(limit: 100) {
+            let stats = try await f.redis.send(Command("INFO", "commandstats")).string ?? ""
+            let line = stats.split(separator: "\r\n").first { $0.hasPrefix("cmdstat_exists:") }
+            most = max(most, line.flatMap { $0.firstMatch(of: /calls=(\d+)/) }.flatMap { Int($0.1) } ?? 0)
+            try await f.redis.send(Command("CONFIG", "RESETSTAT"))
+            return try await f.state("j0") == .cancelled
+        }
+        meter.expectShort("a cancel among elements with many ids", costs)
+        #expect(most < 1500, "\(most) times EXISTS in one call")
+        #expect(try await f.state("j0") == .cancelled)
+    }
+
     @Test(
         "thousands of hosts that asked for a pause do not hold up a job for another one",
         arguments: RedisServer.Kind.installed)

@@ -64,8 +64,8 @@ OF_BATCHES = {
         ("    if not has(job.notify, entry.event) then return end\n", "    do return end\n"),
     ]),
     "body": ("a webhook says another time than its event", [
-        ("    local epoch, seq = string.match(json, '\"epoch\":(%d+),\"seq\":(%d+)')\n",
-         "    local epoch, seq = string.match(json, '\"epoch\":(%d+),\"seq\":(%d+)')\n"
+        ("    local epoch, seq = match(json, '\"epoch\":(%d+),\"seq\":(%d+)')\n",
+         "    local epoch, seq = match(json, '\"epoch\":(%d+),\"seq\":(%d+)')\n"
          "    json = string.gsub(json, '\"at\":1', '\"at\":2', 1)\n"),
     ]),
     "logged": ("some events do not reach the event stream", [

@@ -82,11 +82,12 @@ enum LuaHead {
         -- library is loaded. So the first call binds them.
         local function library() return \(globals) end
         local \(globals)
-        -- redis.call, redis.pcall and string.find.
-        local call, try, find
+        -- redis.call, redis.pcall, and functions of string.
+        local call, try, find, match, gmatch, sub
         local function bind()
           \(globals) = library()
-          call, try, find = redis.call, redis.pcall, string.find
+          call, try = redis.call, redis.pcall
+          find, match, gmatch, sub = string.find, string.match, string.gmatch, string.sub
         end
         -- A whole number as its digits. Redis may write a number argument as 1.7e+12.
         local function integer_text(number) return string.format('%d', number) end

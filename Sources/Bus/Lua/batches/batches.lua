@@ -62,7 +62,7 @@ do
 
   -- Counts a job in all batches of `names`. state: one of STATES.
   function Batches.move(c, id, names, state)
-    for name in string.gmatch(names, '%S+') do move(c, id, name, state) end
+    for name in gmatch(names, '%S+') do move(c, id, name, state) end
   end
 
   -- Counts a job that begins or continues in the batches of its push. A job that begins after its end is only in the
@@ -87,7 +87,7 @@ do
   function Batches.enter(c, id, job, names, push)
     if push then learn(c, push) end
     local stop, stop_at
-    for name in string.gmatch(names or '', '%S+') do
+    for name in gmatch(names or '', '%S+') do
       local is_in = Batches.has(job.batch, name)
       if job.state and not is_in and not is_full(job.batch) then
         if push and not IS_FINAL[job.state] and stop ~= 'cancelled' then
@@ -122,7 +122,7 @@ do
   -- Ends the wait of pushes that were counted by Batches.await(). A push that started nothing counts as cancelled.
   function Batches.release(c, id, names)
     local state, own = unpack(call('HMGET', c.JOB .. id, 'state', 'batch'))
-    for name in string.gmatch(names, '%S+') do
+    for name in gmatch(names, '%S+') do
       local is_member = state and Batches.has(own or '', name)
       if not is_member and try('HGET', Batches.members_of(c, name), id) == 'pending' then move(c, id, name, 'cancelled') end
     end
@@ -133,7 +133,7 @@ do
   function Batches.refuse(c, id, push, element)
     local name = push.batch
     if not name then return end
-    id = id or string.sub(redis.sha1hex(element), 1, 16)
+    id = id or sub(redis.sha1hex(element), 1, 16)
     learn(c, push)
     if not try('HGET', Batches.members_of(c, name), id) then move(c, id, name, 'rejected') end
   end
@@ -141,7 +141,7 @@ do
   -- Counts a job again after its last push was undone (settles.lua). names: the batches it was in until now. job: the
   -- restored job. In batches of the undone push it counts as rejected.
   function Batches.restore(c, id, names, job)
-    for name in string.gmatch(names or '', '%S+') do move(c, id, name, Batches.has(job.batch, name) and counted(job) or 'rejected') end
+    for name in gmatch(names or '', '%S+') do move(c, id, name, Batches.has(job.batch, name) and counted(job) or 'rejected') end
   end
 
   -- The control operation for a batch that stops a job which joins it, 'paused', 'cancelled' or nil, and when it was made.

@@ -16,15 +16,15 @@ do
   -- Hands an operation to about 50 members: writes it into `want` for each. An operation that a member has there is
   -- done first, since it may be newer. cursor: where to continue. Returns the next cursor, '0' at the end.
   local function apply_to_members(c, name, want, operation_at, cursor, tick)
-    local reply = try('HSCAN', Batches.members_of(c, name), string.match(cursor, '^%d+'), 'COUNT', 50)
+    local reply = try('HSCAN', Batches.members_of(c, name), match(cursor, '^%d+'), 'COUNT', 50)
     if reply.err then return '0' end
     local operation = (want == 'retried' and 'running' or want) .. ' ' .. operation_at
     local pairs_of, first, next_cursor = reply[2], 1, reply[1]
     local count = #pairs_of / 2
     -- Redis returns a small hash at once: up to 512 members. They are handed out from the last one on, because a member
     -- that is deleted meanwhile moves only those behind it.
-    if string.sub(cursor, 1, 1) == '0' and next_cursor == '0' then
-      count = math.min(count, tonumber(string.match(cursor, '^0%.(%d+)$') or count))
+    if sub(cursor, 1, 1) == '0' and next_cursor == '0' then
+      count = math.min(count, tonumber(match(cursor, '^0%.(%d+)$') or count))
       if count > 50 then first, next_cursor = 2 * (count - 50) + 1, '0.' .. integer_text(count - 50) end
     end
     tick.handed = tick.handed + count - (first - 1) / 2
@@ -74,12 +74,12 @@ do
   end
 
   -- The name of the batch that a field of `want` is for; nil for a job's id, which has no slash.
-  function BatchOperations.named(field) return string.sub(field, 1, 6) == 'batch/' and string.sub(field, 7) or nil end
+  function BatchOperations.named(field) return sub(field, 1, 6) == 'batch/' and sub(field, 7) or nil end
 
   -- Does a control operation for a batch. value: from `want`. The operation stays in `want`, with the cursor that was
   -- reached, until all members have it. Another server instance cannot use the cursor, and restarts.
   function BatchOperations.apply(c, name, value, tick)
-    local want, time, rest = string.match(value, '^(%a+) ?(%d*)(.*)$')
+    local want, time, rest = match(value, '^(%a+) ?(%d*)(.*)$')
     if not is_id(name) or not OPERATIONS[want] then
       return Rejections.add(c, value, 'want: for a batch it must be paused, cancelled, running or retried, and perhaps '
         .. 'unix ms behind a space; the field is batch/ and the name')
@@ -88,7 +88,7 @@ do
       return Rejections.add(c, value, 'want: the time ' .. TIMESTAMPS.rule)
     end
     local operation_at = integer_text(math.min(tonumber(time) or c.now, c.now))
-    local cursor, run = string.match(rest, '^ @(%d+%.?%d*) (%x+)$')
+    local cursor, run = match(rest, '^ @(%d+%.?%d*) (%x+)$')
     if not cursor then
       if not record_operation(c, name, want, tonumber(operation_at)) then return end
       cursor = '0'

@@ -55,7 +55,7 @@ do
   -- A path with its . and .. segments removed (RFC 3986, section 5.2.4).
   local function tidy(path)
     local parts, last = {}, ''
-    for part in string.gmatch(string.sub(path, 2) .. '/', '([^/]*)/') do
+    for part in gmatch(sub(path, 2) .. '/', '([^/]*)/') do
       last = part
       if part == '..' then parts[#parts] = nil
       elseif part ~= '.' then parts[#parts + 1] = part end
@@ -69,21 +69,21 @@ do
   local function resolved(base, reference)
     if reference == '' or #reference > 8192 then return nil end
     if find(reference, '^[%a][%w+.-]*:') or find(reference, '[%c ]') then return nil end
-    local scheme, authority, path, query = string.match(base, '^(%a+):(//[^/?#]*)([^?#]*)([^#]*)')
-    if string.sub(reference, 1, 2) == '//' then return scheme .. ':' .. reference end
-    local own_path, rest = string.match(reference, '^([^?#]*)(.*)$')
+    local scheme, authority, path, query = match(base, '^(%a+):(//[^/?#]*)([^?#]*)([^#]*)')
+    if sub(reference, 1, 2) == '//' then return scheme .. ':' .. reference end
+    local own_path, rest = match(reference, '^([^?#]*)(.*)$')
     if own_path == '' then
-      if string.sub(rest, 1, 1) == '#' then rest = query .. rest end
+      if sub(rest, 1, 1) == '#' then rest = query .. rest end
       return scheme .. ':' .. authority .. path .. rest
     end
-    if string.sub(own_path, 1, 1) ~= '/' then own_path = (string.match(path, '^.*/') or '/') .. own_path end
+    if sub(own_path, 1, 1) ~= '/' then own_path = (match(path, '^.*/') or '/') .. own_path end
     return scheme .. ':' .. authority .. tidy(own_path) .. rest
   end
 
   -- The element with another value, given as JSON, for a member that it has.
   local function with_value(element, name, value)
     local raw, at = Raw.member(element, name)
-    return string.sub(element, 1, at - 1) .. value .. string.sub(element, at + #raw)
+    return sub(element, 1, at - 1) .. value .. sub(element, at + #raw)
   end
 
   -- The element with its relative `url` made absolute by the queue's `base`; nil if the result is not a valid URL.

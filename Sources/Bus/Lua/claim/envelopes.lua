@@ -52,10 +52,10 @@ do
   local function id_of(parsed, element)
     local is_plain = parsed.method == nil and parsed.headers == nil and parsed.urls == nil
       and (parsed.kind == nil or parsed.kind == 'download')
-    if not is_plain then return string.sub(redis.sha1hex(element), 1, 16) end
+    if not is_plain then return sub(redis.sha1hex(element), 1, 16) end
     -- The index of URLs needs the same digest.
     if not parsed.path then return UrlIndex.digest(parsed.url) end
-    return string.sub(redis.sha1hex(parsed.url .. '\n' .. parsed.path), 1, 16)
+    return sub(redis.sha1hex(parsed.url .. '\n' .. parsed.path), 1, 16)
   end
 
   -- Reads an element. Returns its envelope without defaults, and a reason if it is not a valid push. The envelope is nil

@@ -12,23 +12,23 @@ do
     if type(value) ~= 'string' then return faults.no_text end
     if #value > 8192 then return faults.url_too_long end
     if find(value, '[%c ]') then return faults.url_space end
-    if kind == 'download' and string.sub(value, 1, 5) == 's3://' then
-      local bucket, rest = string.match(value, '^s3://([^/?#]*)(.*)$')
+    if kind == 'download' and sub(value, 1, 5) == 's3://' then
+      local bucket, rest = match(value, '^s3://([^/?#]*)(.*)$')
       if not find(bucket, '^%w[%w._-]+$') or #bucket < 3 or #bucket > 63 then return faults.bucket end
       if not find(rest, '^/[^?#]') then return faults.key end
       return not Urls.is_object(value) and faults.version or nil
     end
-    local authority = string.match(value, '^[hH][tT][tT][pP][sS]?://([^/?#]*)')
+    local authority = match(value, '^[hH][tT][tT][pP][sS]?://([^/?#]*)')
     if not authority then return faults.scheme end
-    local login, address = string.match(authority, '^(.*)@(.*)$')
+    local login, address = match(authority, '^(.*)@(.*)$')
     if login and find(login, '%00', 1, true) then return faults.login end
     address = address or authority
     if string.byte(address) == 91 then
-      local ipv6, port = string.match(address, '^%[([^%]]*)%](.*)$')
+      local ipv6, port = match(address, '^%[([^%]]*)%](.*)$')
       if not ipv6 or not Urls.is_ipv6(ipv6) then return faults.ipv6 end
       return not Urls.is_port(port) and faults.port or nil
     end
-    local host, port = string.match(address, '^([^:]*)(.*)$')
+    local host, port = match(address, '^([^:]*)(.*)$')
     if host == '' then return faults.no_host end
     if #host > 254 then return faults.host_too_long end
     if not Urls.is_host(host) then
@@ -36,7 +36,7 @@ do
         return faults.host
       end
       if not find(host, '[\128-\255]') then
-        for label in string.gmatch(host, '[^.]+') do if #label > 63 then return faults.host_too_long end end
+        for label in gmatch(host, '[^.]+') do if #label > 63 then return faults.host_too_long end end
       end
       return faults.ipv4
     end
@@ -61,14 +61,14 @@ do
     local parts = '/' .. value .. '/'
     if find(parts, '/../', 1, true) or find(parts, '/./', 1, true) then return faults.dot_part end
     if find(string.lower(parts), '/.haul', 1, true) then return faults.own_part end
-    for part in string.gmatch(value, '[^/]+') do if #part > 255 then return faults.part_too_long end end
+    for part in gmatch(value, '[^/]+') do if #part > 255 then return faults.part_too_long end end
   end
 
   function REASONS.file(value) return REASONS.path(value) or KIND.faults.directory end
 
   function REASONS.checksum(value)
     if type(value) ~= 'string' then return nil end
-    local algorithm = string.match(value, '^(%w+):')
+    local algorithm = match(value, '^(%w+):')
     if KIND.digits[algorithm] then
       local count, given = KIND.digits[algorithm], #value - #algorithm - 1
       local rule = 'must have ' .. count .. ' hexadecimal digits after ' .. algorithm .. ':, '
@@ -91,7 +91,7 @@ do
       name = string.lower(name)
       local forbidden = kind == 'download' and OWN_HEADERS or KIND.not_in_requests
       if forbidden[name] and (not first or name < first) then first = name end
-      if kind == 'download' and string.sub(name, 1, #OWN_PREFIX) == OWN_PREFIX then is_conditional = true end
+      if kind == 'download' and sub(name, 1, #OWN_PREFIX) == OWN_PREFIX then is_conditional = true end
     end
     if first == 'host' then return KIND.faults.host_header end
     if first then return 'must not have the header ' .. first .. ', because Haul sets it itself' end

@@ -34,7 +34,7 @@ do
     -- No part is longer than 255 bytes. The steps go to the last slash that is near enough, not from part to part.
     local at = 1
     while at < #path do
-      local step = string.match(string.sub(path, at + 1, at + 256), '^.*()/')
+      local step = match(sub(path, at + 1, at + 256), '^.*()/')
       if not step then return false end
       at = at + step
     end
@@ -45,7 +45,7 @@ do
 
   function KINDS.checksum(text)
     if type(text) ~= 'string' or #text > 140 then return false end
-    local algorithm, digest = string.match(text, '^(%w+):(%x+)$')
+    local algorithm, digest = match(text, '^(%w+):(%x+)$')
     return algorithm and KIND.digits[algorithm] == #digest
   end
 
@@ -65,7 +65,7 @@ do
       local lower = string.lower(name)
       if kind ~= 'download' then
         if KIND.not_in_requests[lower] then return false end
-      elseif OWN_HEADERS[lower] or string.sub(lower, 1, #OWN_PREFIX) == OWN_PREFIX then return false end
+      elseif OWN_HEADERS[lower] or sub(lower, 1, #OWN_PREFIX) == OWN_PREFIX then return false end
     end
     return true
   end
@@ -103,8 +103,8 @@ do
     local LAST_DIGIT = { [''] = '[%w+/]$', ['='] = '[AEIMQUYcgkosw048]$', ['=='] = '[AQgw]$' }
     function KINDS.base64(text)
       if type(text) ~= 'string' or #text % 4 ~= 0 then return false end
-      local digits, padding = string.match(text, '^([%w+/]*)(=?=?)$')
-      return text == '' or digits ~= nil and find(string.sub(digits, -1), LAST_DIGIT[padding]) ~= nil
+      local digits, padding = match(text, '^([%w+/]*)(=?=?)$')
+      return text == '' or digits ~= nil and find(sub(digits, -1), LAST_DIGIT[padding]) ~= nil
     end
 
     local function is_status(number) return number >= 100 and number <= 599 and number == math.floor(number) end
@@ -115,7 +115,7 @@ do
         count = count + 1
         if type(index) ~= 'number' then return false end
         if type(status) == 'string' then
-          local first, last = string.match(status, '^(%d%d%d)-(%d%d%d)$')
+          local first, last = match(status, '^(%d%d%d)-(%d%d%d)$')
           if not first or not is_status(tonumber(first)) or not is_status(tonumber(last)) then return false end
         elseif type(status) ~= 'number' or not is_status(status) then return false end
       end
@@ -222,7 +222,7 @@ do
     if #name > KIND.shown_name then
       local last = KIND.shown_name
       while find(name, '^[\128-\191]', last + 1) do last = last - 1 end
-      name = string.sub(name, 1, last) .. '…'
+      name = sub(name, 1, last) .. '…'
     end
     return name .. ': ' .. KIND.limit_rule
   end
@@ -240,7 +240,7 @@ do
       if accepts then
         if not (known[name] and accepts(value, element, parsed, kind)) then return wrong_field(parsed, element, kind, fine, name) end
         fine[name] = true
-      elseif KIND.limit_prefixes[string.match(name, '^%a+_')] and (not limit or name < limit) then
+      elseif KIND.limit_prefixes[match(name, '^%a+_')] and (not limit or name < limit) then
         -- Other unknown fields are ignored.
         limit = name
       end

@@ -33,7 +33,7 @@ do
       if find(text, lead, 1, true) and find(text, lead .. second) then return false end
     end
     -- Long runs of ASCII are best removed first, short ones last.
-    local middle = string.sub(text, #text / 2, #text / 2 + 63)
+    local middle = sub(text, #text / 2, #text / 2 + 63)
     if Json.count(middle, '[\128-\255]') < 32 then text = string.gsub(text, '[%z\1-\127]+', ' ') end
     if not find(text, '^[^\224-\239]*$') then text = string.gsub(text, '[\224-\239][\128-\191][\128-\191]', ' ') end
     if not find(text, '^[^\194-\223]*$') then text = string.gsub(text, '[\194-\223][\128-\191]', ' ') end

@@ -48,8 +48,9 @@ do
     call('LPUSH', list, element)
     if is_unknown then call('PEXPIRE', list, KEPT_UNKNOWN) else call('PERSIST', list) end
     try('HSET', index_of(c), kind, c.NOW)
-    -- A control operation for the job may have come before its element.
-    if push.id and try('EXISTS', c.JOB .. push.id) == 1 then Rechecks.request(c) end
+    -- A control operation for the job may have come before its element. Of most jobs with a state it is done.
+    local job = push.id and c.JOB .. push.id
+    if job and try('EXISTS', job) == 1 and (not try('HGET', job, 'state') or try('HGET', job, 'want')) then Rechecks.request(c) end
   end
 
   -- The kinds with deferred elements.
@@ -69,7 +70,7 @@ do
   -- Takes the next deferred element that this worker can do. Returns it and the key of its list, or nil.
   function Kinds.claim_deferred(c)
     if call('EXISTS', index_of(c)) == 0 then return nil end
-    for kind in string.gmatch(c.kinds, '%S+') do
+    for kind in gmatch(c.kinds, '%S+') do
       local list = c.PREFIX .. KEY.deferredKind .. kind
       local element = KIND.rules[kind] and call('RPOP', list)
       if element then return element, list end

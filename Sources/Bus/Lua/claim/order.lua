@@ -12,7 +12,7 @@
 do
   -- Until when (ms) an operation without a time counts as not yet made: the last tick that left no operation.
   function Order.last_applied(c)
-    local ticked_at, applied_at = string.match(call('GET', c.PREFIX .. KEY.tick) or '', '^(%d+) %d+ ?(%d*)$')
+    local ticked_at, applied_at = match(call('GET', c.PREFIX .. KEY.tick) or '', '^(%d+) %d+ ?(%d*)$')
     return tonumber(applied_at) or tonumber(ticked_at) or c.now
   end
 
@@ -30,7 +30,7 @@ do
   -- The operation that waits behind a cancel of which the run does not know yet: its word and its timestamp. nil if
   -- there is none.
   local function next_want(job)
-    local want, timestamp = string.match(job.want_next or '', '^(%a+) (%d+)$')
+    local want, timestamp = match(job.want_next or '', '^(%a+) (%d+)$')
     return want, timestamp
   end
 
@@ -64,11 +64,11 @@ do
     end
     -- When the kept job was pushed, and when the push that renews its URLs was made. A continuation cannot begin a job.
     local has_url = job.next_push and call('HGET', spec_key, 'next_push_has_url')
-    local newest = is_job and (has_url and string.match(has_url, '%d+$') or '0') or job.next_push
+    local newest = is_job and (has_url and match(has_url, '%d+$') or '0') or job.next_push
     if push.at and tonumber(newest or 0) > push.at then return end
     local pushed_at = Pushes.timestamp_of(c, push.at)
     if is_job and has_url and States.ends_job(job.want) then
-      call('HSET', spec_key, 'next_push_renewed', push.element, 'next_push_has_url', string.match(has_url, '^%d+') .. ' ' .. pushed_at)
+      call('HSET', spec_key, 'next_push_renewed', push.element, 'next_push_has_url', match(has_url, '^%d+') .. ' ' .. pushed_at)
     elseif is_job or not has_url then
       call('HSET', spec_key, 'next_push', push.element)
       if is_job then call('HSET', spec_key, 'next_push_has_url', pushed_at) end
@@ -97,7 +97,7 @@ do
   -- came behind that push. A continuation cannot restart an ended job. A newer job can: it becomes the kept push, and
   -- the result is false.
   local function ends_next_push(c, id, operation_at)
-    local first, newest = string.match(call('HGET', c.SPEC .. id, 'next_push_has_url') or '', '^(%d+) ?(%d*)$')
+    local first, newest = match(call('HGET', c.SPEC .. id, 'next_push_has_url') or '', '^(%d+) ?(%d*)$')
     if not first or tonumber(first) < TIMESTAMPS.min or tonumber(first) > operation_at then return false end
     if newest == '' or tonumber(newest) <= operation_at then return true end
     call('HSET', c.SPEC .. id, 'next_push', call('HGET', c.SPEC .. id, 'next_push_renewed') or '', 'next_push_has_url', newest)
@@ -193,7 +193,7 @@ do
   -- Does a control operation. value: the text from `want`, a word and perhaps a time (ms). applied_until: the result of
   -- Order.last_applied(), for an operation without a time. An invalid operation is rejected.
   function Order.apply(c, id, value, applied_until)
-    local want, time = string.match(value, '^(%a+) ?(%d*)$')
+    local want, time = match(value, '^(%a+) ?(%d*)$')
     if not (want == 'running' or want == 'paused' or States.ends_job(want)) then
       local reason = 'want: must be paused, cancelled, running, removed or deleted, and perhaps unix ms behind a space'
       return Rejections.add(c, value, reason, is_id(id) and id or nil)
@@ -202,7 +202,7 @@ do
       return Rejections.add(c, value, 'want: the time ' .. TIMESTAMPS.rule, is_id(id) and id or nil)
     end
     if not is_id(id) then
-      return Rejections.add(c, value, 'want: "' .. string.sub(id, 1, 128) .. '" is not a valid job id')
+      return Rejections.add(c, value, 'want: "' .. sub(id, 1, 128) .. '" is not a valid job id')
     end
     local wrong = Jobs.wrong_type(c, id)
     if wrong then return Rejections.add(c, value, wrong, id) end
@@ -260,7 +260,7 @@ do
   -- The control operation for one of a kept push's batches that stops its job: 'cancelled', 'paused' or nil.
   local function stop_of_batches(c, job, push)
     local stop
-    for name in string.gmatch(push.batch or '', '%S+') do
+    for name in gmatch(push.batch or '', '%S+') do
       local want = Batches.stop(c, job, push, name, true)
       if want then stop = stop ~= 'cancelled' and want or stop end
     end

@@ -12,7 +12,7 @@ do
     while true do
       local first, last = find(blotted, '"' .. name .. '"', at, true)
       if not first then return nil end
-      local value = string.match(blotted, '^[ \t\r\n]*:[ \t\r\n]*()', last + 1)
+      local value = match(blotted, '^[ \t\r\n]*:[ \t\r\n]*()', last + 1)
       if value then return first, last, value end
       at = last + 1
     end
@@ -23,7 +23,7 @@ do
     while true do
       local first, last, value = find(blotted, '"[%w_\\]*"[ \t\r\n]*:[ \t\r\n]*()', at)
       if not first then return nil end
-      local written = string.match(blotted, '^"([^"]*)"', first)
+      local written = match(blotted, '^"([^"]*)"', first)
       local may_be = #written > #name and find(written, '\\', 1, true)
       if may_be and Json.decode('["' .. written .. '"]')[1] == name then return first, first + #written + 1, value end
       at = last + 1
@@ -32,13 +32,13 @@ do
 
   -- The position of the last character of the value that begins at `at`.
   local function end_of_value(blotted, at)
-    local character = string.sub(blotted, at, at)
+    local character = sub(blotted, at, at)
     if character == '"' then return find(blotted, '"', at + 1, true) end
     if character ~= '{' and character ~= '[' then return find(blotted, '[ \t\r\n,}]', at) - 1 end
     local depth = 0
     while true do
       local first, last = find(blotted, '["{}%[%]]', at)
-      character = string.sub(blotted, first, first)
+      character = sub(blotted, first, first)
       if character == '"' then last = find(blotted, '"', first + 1, true)
       else
         depth = depth + ((character == '{' or character == '[') and 1 or -1)
@@ -60,9 +60,9 @@ do
       while not last_raw do
         local first, last, value = search(blotted, name, at)
         if not first then break end
-        local between = string.gsub(string.sub(blotted, at, first - 1), '"[^"]*"', '')
+        local between = string.gsub(sub(blotted, at, first - 1), '"[^"]*"', '')
         depth = depth + Json.count(between, '[{%[]') - Json.count(between, '[}%]]')
-        if depth == 1 then last_raw, last_at = string.sub(text, value, end_of_value(blotted, value)), value end
+        if depth == 1 then last_raw, last_at = sub(text, value, end_of_value(blotted, value)), value end
         at = last + 1
       end
     end

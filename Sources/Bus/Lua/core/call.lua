@@ -20,8 +20,8 @@
 do
   -- What the calls of a queue have in common: the names of its keys. A call object inherits them.
   local function queue_of(jobs)
-    local prefix = string.sub(jobs, 1, -5)
-    return { __index = { JOBS = jobs, PREFIX = prefix, QUEUE = string.sub(prefix, 7, -3),
+    local prefix = sub(jobs, 1, -5)
+    return { __index = { JOBS = jobs, PREFIX = prefix, QUEUE = sub(prefix, 7, -3),
       -- A job's keys are these with its id. spec:<id> holds the elements as producers wrote them, with secrets. It is a
       -- key of its own, so that a reader of the job's hash sees no secrets.
       JOB = prefix .. KEY.job, SPEC = prefix .. KEY.spec, OFFSETS = prefix .. KEY.offsets,
@@ -37,13 +37,13 @@ do
   -- Redis' clock in unix ms, as text. A simulation replaces Call.clock() and Call.server() (Functions.swift).
   function Call.clock()
     local time = call('TIME')
-    return time[1] .. string.sub('00000' .. time[2], -6, -4)
+    return time[1] .. sub('00000' .. time[2], -6, -4)
   end
 
   local server
   -- The id of this server instance. It cannot change while this library is loaded.
   function Call.server()
-    server = server or string.match(call('INFO', 'server'), 'run_id:(%x+)')
+    server = server or match(call('INFO', 'server'), 'run_id:(%x+)')
     return server
   end
 
@@ -79,7 +79,7 @@ do
   function Call.epoch(c)
     if c.epoch then return c.epoch end
     local kept = try('GET', c.PREFIX .. KEY.epoch)
-    local known, run = string.match(type(kept) == 'string' and kept or '', '^(%d+) (%x+)$')
+    local known, run = match(type(kept) == 'string' and kept or '', '^(%d+) (%x+)$')
     if run ~= Call.server() then
       known = integer_text(math.max(c.now, tonumber(known or 0) + 1))
       call('SET', c.PREFIX .. KEY.epoch, known .. ' ' .. Call.server())

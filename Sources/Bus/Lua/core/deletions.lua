@@ -12,7 +12,7 @@ do
       'generation', 'inode', 'mtime', 'received', 'bytes', 'completed_file'))
     generation, inode = generation or '', with_file and inode or ''
     -- A later run may have begun a file elsewhere (Pushes.record).
-    local identity, finished_store, finished = string.match(completed or '', '^(%S+) (%S+) (.+)$')
+    local identity, finished_store, finished = match(completed or '', '^(%S+) (%S+) (.+)$')
     if identity ~= (inode .. '-' .. (mtime or '')) then finished_store, finished = store, file end
     local size = bytes and bytes ~= '' and bytes or received
     local function queue(at, name, ...)

@@ -46,7 +46,7 @@ do
   -- The members of an event without the response that they have, whose header fields begin it; nil if they have none.
   function Events.without_response(members)
     local at = find(members, ',"headers":', 1, true)
-    return at and string.sub(members, 1, at - 1) .. ',"response_dropped":true'
+    return at and sub(members, 1, at - 1) .. ',"response_dropped":true'
   end
 
   -- Puts an event of a job into the outbox. Sets c.seqs[id], the event's `seq`. job: the job, for `meta` and `seq`.
@@ -67,7 +67,7 @@ do
     if brief then brief = Events.json(c, event, subject, seq, about, brief) end
     local entry = { id = id, published = brief and #members > LARGEST.published and brief or json, reply_to = reply_to,
       before = before, is_private = is_private, event = event,
-      error_code = event == 'failed' and string.match(members, '"error":"([%w_]+)"'), json = json, brief = brief }
+      error_code = event == 'failed' and match(members, '"error":"([%w_]+)"'), json = json, brief = brief }
     outbox[#outbox + 1] = entry
     c.produced = c.produced + #json * (1 + (reply_to and select(2, string.gsub(reply_to, '%S+', '')) or 0))
     return entry

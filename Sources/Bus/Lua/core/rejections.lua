@@ -7,7 +7,7 @@ do
   -- The first 4096 bytes of an element. Bytes that are not UTF-8 are replaced, because the whole entry would be invalid
   -- JSON.
   local function excerpt(element)
-    local shown = string.sub(element, 1, 4096)
+    local shown = sub(element, 1, 4096)
     if Json.is_ascii(shown) then return shown end
     -- Drop a character at the end that is cut off in the middle.
     if #element > 4096 then shown = string.gsub(shown, '[\192-\255][\128-\191]*$', '') end

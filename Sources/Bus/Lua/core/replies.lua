@@ -13,11 +13,11 @@ do
   -- that are new; and those of the new ones that were too many. Each is a text, or nil if it is empty.
   function Replies.join(names, more)
     local known, all, new, left = {}, {}, {}, {}
-    for name in string.gmatch(names or '', '%S+') do
+    for name in gmatch(names or '', '%S+') do
       known[name] = true
       all[#all + 1] = name
     end
-    for name in string.gmatch(more or '', '%S+') do
+    for name in gmatch(more or '', '%S+') do
       if not known[name] then
         known[name] = true
         new[#new + 1] = name
@@ -111,7 +111,7 @@ do
     while c.replies_left > 0 and c.reply_bytes_left > 0 do
       local first, last = find(reply.names, '%S+', position)
       if not first then return false end
-      local name, text, has_response = string.sub(reply.names, first, last), reply.event, reply.brief ~= ''
+      local name, text, has_response = sub(reply.names, first, last), reply.event, reply.brief ~= ''
       if has_response then
         reply.left = reply.left - #text
         if not ReplyBytes.allow(c, #text) then text, has_response = reply.brief, false end
@@ -128,7 +128,7 @@ do
         if has_response then ReplyBytes.count(c, name, #text) end
       end
     end
-    reply.names = string.match(reply.names, '%S.*', position)
+    reply.names = match(reply.names, '%S.*', position)
     return reply.names ~= nil
   end
 

@@ -79,8 +79,8 @@ do
   function Responses.is_out_of_memory(c)
     if c.is_out_of_memory == nil then
       local info = call('INFO', 'memory')
-      local max = tonumber(string.match(info, '\nmaxmemory:(%d+)')) or 0
-      c.is_out_of_memory = max > 0 and tonumber(string.match(info, '\nused_memory:(%d+)')) >= max
+      local max = tonumber(match(info, '\nmaxmemory:(%d+)')) or 0
+      c.is_out_of_memory = max > 0 and tonumber(match(info, '\nused_memory:(%d+)')) >= max
     end
     return c.is_out_of_memory
   end

@@ -82,7 +82,7 @@ do
   -- field. tokens: those to add. The newest ten are kept.
   function States.record_lost(c, id, known, tokens)
     local lost = table.concat(tokens, ' ')
-    call('HSET', c.JOB .. id, 'lost', string.sub(known and known .. ' ' .. lost or lost, -329))
+    call('HSET', c.JOB .. id, 'lost', sub(known and known .. ' ' .. lost or lost, -329))
   end
 
   -- Forgets how a job has ended that goes on. What the end of its run has settled counts only as long as it stays ended:
@@ -139,7 +139,7 @@ do
     if reply_to then call('HSET', job_key, 'reply_to', reply_to) end
     if status then Responses.forget(c, { id }) end
     local runs = {}
-    for _, run in ipairs({ string.match(generation or '', '^%x+') or '', token or '', settled_token or '' }) do
+    for _, run in ipairs({ match(generation or '', '^%x+') or '', token or '', settled_token or '' }) do
       if run ~= '' then runs[#runs + 1] = run end
     end
     if lost or #runs > 0 then

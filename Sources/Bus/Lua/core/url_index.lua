@@ -10,7 +10,7 @@ do
 
   -- The digest of a URL. It is also the id that is derived from the URL alone.
   function UrlIndex.digest(url)
-    if url ~= last then last, last_digest = url, string.sub(redis.sha1hex(url .. '\n'), 1, 16) end
+    if url ~= last then last, last_digest = url, sub(redis.sha1hex(url .. '\n'), 1, 16) end
     return last_digest
   end
 
@@ -46,12 +46,12 @@ do
   -- Enters a job for each of its digests.
   function UrlIndex.enter(c, id, digests)
     if #digests == 16 then return enter(c, id, digests) end
-    for digest in string.gmatch(digests, '%x+') do enter(c, id, digest) end
+    for digest in gmatch(digests, '%x+') do enter(c, id, digest) end
   end
 
   -- Whether a job is found by its digests.
   function UrlIndex.has(c, id, digests)
-    for digest in string.gmatch(digests, '%x+') do
+    for digest in gmatch(digests, '%x+') do
       if digest ~= id and try('HGET', c.PREFIX .. KEY.urls, digest) ~= id and try('HEXISTS', c.PREFIX .. KEY.url .. digest, id) == 0 then
         return false
       end
@@ -61,7 +61,7 @@ do
 
   -- Enters a job that is missing, for an inspection, whose role has few rights.
   function UrlIndex.restore(c, id, digests)
-    for digest in string.gmatch(digests, '%x+') do
+    for digest in gmatch(digests, '%x+') do
       if call('HEXISTS', c.PREFIX .. KEY.urls, digest) == 0 then call('HSET', c.PREFIX .. KEY.urls, digest, id)
       else
         call('HSET', c.PREFIX .. KEY.url .. digest, id, '')
@@ -75,7 +75,7 @@ do
     local owners, digests = {}, {}
     for n = 2, #jobs, 2 do
       -- A job has at most 17 URLs, and any client may write into its hash.
-      for digest in string.gmatch(string.sub(jobs[n], 1, 288), '%x+') do
+      for digest in gmatch(sub(jobs[n], 1, 288), '%x+') do
         owners[#owners + 1], digests[#digests + 1] = jobs[n - 1], digest
       end
     end
@@ -92,7 +92,7 @@ do
   function UrlIndex.record(c, job, push, set)
     local id, digests = push.id, push.url_digests
     if digests == job.url_digests then
-      for digest in string.gmatch(digests, '%x+') do renew(c, digest) end
+      for digest in gmatch(digests, '%x+') do renew(c, digest) end
       return
     end
     if not job.url_digests and digests == id then return end

@@ -60,7 +60,7 @@ do
   end
 
   local function push(c, subject, event, json, beginning)
-    local epoch, seq = string.match(json, '"epoch":(%d+),"seq":(%d+)')
+    local epoch, seq = match(json, '"epoch":(%d+),"seq":(%d+)')
     local name = #subject <= 64 and subject or redis.sha1hex(subject)
     local id = name .. '.' .. event .. '-' .. epoch .. '-' .. seq
     call('LPUSH', c.JOBS, '{"id":"' .. id .. '",' .. beginning .. json .. '}')
@@ -84,7 +84,7 @@ do
     local json = entry.brief or entry.json
     -- A path, a message and a `meta` of the greatest length are together longer than an element may be.
     if #json > MAX_EVENT or job.meta and is_too_deep(json, job.meta) then
-      json = Events.json(c, entry.event, '"id":"' .. id .. '"', string.match(json, '"seq":(%d+)'), '', ',"cut":true')
+      json = Events.json(c, entry.event, '"id":"' .. id .. '"', match(json, '"seq":(%d+)'), '', ',"cut":true')
     end
     push(c, id, entry.event, json, beginning)
   end

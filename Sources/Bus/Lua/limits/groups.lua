@@ -134,7 +134,7 @@ do
   end
 
   local function name_in(raw)
-    local name = raw and string.match(raw, '^"([%w._:-]+)"$')
+    local name = raw and match(raw, '^"([%w._:-]+)"$')
     return name and #name <= MAX_NAME and name or nil
   end
 
@@ -146,7 +146,7 @@ do
     if find(element, '"group"', 1, true) then
       -- In an object of texts and numbers the name is the object's own. In others it may belong to an inner object.
       if not (find(element, '{', 2, true) or find(element, '[', 1, true) or find(element, '\\', 1, true)) then
-        return name_in(string.match(element, '"group"%s*:%s*("[^"]*")')) or '', cost
+        return name_in(match(element, '"group"%s*:%s*("[^"]*")')) or '', cost
       end
       local fine, raw = pcall(Raw.member, element, 'group')
       return fine and name_in(raw) or '', cost + COST.search + #element / COST.bytes_of_search
@@ -173,7 +173,7 @@ do
   -- Reads the next elements of `jobs`. Returns them, the group of each, the number of the one that was offered, or 0, and
   -- the numbers of those that may start nothing, in groups that may have to wait.
   local function read(c, max)
-    local list, element = string.match(offered(c), '^(%S*) (.*)$')
+    local list, element = match(offered(c), '^(%S*) (.*)$')
     local elements, groups, known, suspects, place_of_offered, spent, size = {}, {}, {}, {}, 0, 0, FIRST_PAGE
     -- The first element is known, and it may be long.
     if c.front then size = math.max(1, math.min(size, math.floor(PAGE_BYTES / #c.front))) end

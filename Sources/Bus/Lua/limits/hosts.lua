@@ -37,9 +37,9 @@ do
 
   -- The host of a URL in lower case, and the host with its port. Of an object it is the bucket.
   local function host_of(url)
-    local authority = string.lower(string.match(url or '', '^%w+://([^/?#]*)') or '')
-    authority = string.match(authority, '^.*@(.*)$') or authority
-    return string.match(authority, '^%[[^%]]*%]') or string.match(authority, '^[^:]*'), authority
+    local authority = string.lower(match(url or '', '^%w+://([^/?#]*)') or '')
+    authority = match(authority, '^.*@(.*)$') or authority
+    return match(authority, '^%[[^%]]*%]') or match(authority, '^[^:]*'), authority
   end
 
   -- A whole number within these bounds, or nil.

@@ -47,7 +47,7 @@ do
     for n = 1, #all, 2 do
       if all[n] == 'epoch' then epoch = all[n + 1]
       else
-        local count, held, wants, due = string.match(all[n + 1], '^(%d+) (%d+) (%d+) (%d+)$')
+        local count, held, wants, due = match(all[n + 1], '^(%d+) (%d+) (%d+) (%d+)$')
         if due and tonumber(due) > c.now then
           known[all[n]] = { number = tonumber(count), held = tonumber(held), wants = tonumber(wants) }
         else call('HDEL', key, all[n]) end
@@ -70,7 +70,7 @@ do
     end
     local wants = request.wants == 'all' and limit or math.min(limit, tonumber(request.wants))
     -- The field has the epoch, and until when no lease grows.
-    local epoch, grace = string.match(epoch_field or '', '^(%d+) (%d+)$')
+    local epoch, grace = match(epoch_field or '', '^(%d+) (%d+)$')
     if epoch ~= Call.epoch(c) then
       grace = epoch and integer_text(c.now + request.lease) or '0'
       call('HSET', key, 'epoch', Call.epoch(c) .. ' ' .. grace)

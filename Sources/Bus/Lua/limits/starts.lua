@@ -17,7 +17,7 @@ do
   function Starts.interval(value)
     if type(value) == 'number' then value = string.format('%.14g', value) end
     if type(value) ~= 'string' then return nil end
-    local count, unit = string.match(value, '^(%d+)/(%a+)$')
+    local count, unit = match(value, '^(%d+)/(%a+)$')
     count = tonumber(number(count or value))
     unit = UNITS[unit or 's']
     return count and unit and count >= 1 and count <= 1000000 and unit / count or nil

@@ -121,7 +121,7 @@ do
   -- done at once.
   local function postpone_run(c, run, worker, event, waiting)
     local job = record_report(c, run, worker)
-    local delay, asked, mirror = string.match(run.argument, '^(%d+) ?(%a*) ?(%S*)$')
+    local delay, asked, mirror = match(run.argument, '^(%d+) ?(%a*) ?(%S*)$')
     if asked == 'asked' then Hosts.back_off(c, run.id, tonumber(delay), mirror) end
     if job.want then return States.requeue(c, run.id, job, true, 'wanted') end
     if run.outcome == 'retry' then call('HSET', c.JOB .. run.id, 'attempt', job.attempt + 1) end
@@ -134,7 +134,7 @@ do
   OUTCOMES['carry-on'] = OUTCOMES.retry
   function OUTCOMES.parked(c, run, worker)
     -- A worker of an earlier version gives the delay alone.
-    postpone_run(c, run, worker, 'waiting', string.match(run.argument, '%a+$') or 'disk')
+    postpone_run(c, run, worker, 'waiting', match(run.argument, '%a+$') or 'disk')
   end
 
   local function end_run(c, worker, run)

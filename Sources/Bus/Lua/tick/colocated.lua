@@ -35,7 +35,7 @@ do
       local host, hash = c.PREFIX .. KEY.host .. tick.host_identity, c.PREFIX .. KEY.worker .. worker
       local instance = try('HGET', hash, 'instance')
       -- Another process may have taken the name since. Its jobs stay.
-      if call('HGET', host, worker) == process and instance == string.match(process, '^%S+') then
+      if call('HGET', host, worker) == process and instance == match(process, '^%S+') then
         if Losses.end_worker(c, tick, worker, instance) then call('HDEL', host, worker) end
       end
     end

@@ -12,7 +12,7 @@ do
   -- The key `tick` has three numbers (ms): the last tick, until when nothing is reaped, and the last tick that left no
   -- control operation.
   function Losses.begin_tick(c, tick)
-    local last, grace, applied_until = string.match(call('GET', c.PREFIX .. KEY.tick) or '', '^(%d+) (%d+) ?(%d*)$')
+    local last, grace, applied_until = match(call('GET', c.PREFIX .. KEY.tick) or '', '^(%d+) (%d+) ?(%d*)$')
     last, grace = tonumber(last or c.now), tonumber(grace or 0)
     if c.now - last > math.max(1000, math.min(2500, tick.lease / 2)) then grace = c.now + tick.lease end
     tick.grace, tick.applied_until = grace, tonumber(applied_until) or last
@@ -25,7 +25,7 @@ do
   -- Adds a crash to the attempts that failed (PastFailures.swift). Any client may have written the field.
   local function record_crash(c, id, job)
     local failures, started = unpack(call('HMGET', c.JOB .. id, 'failures', 'started'))
-    local known = failures and #failures < 16384 and string.match(failures, '^(%[.+)%]$')
+    local known = failures and #failures < 16384 and match(failures, '^(%[.+)%]$')
     call('HSET', c.JOB .. id, 'failures', (known and known .. ',' or '[') .. '{"started":' .. (number(started) or c.NOW)
       .. ',"ended":' .. c.NOW .. ',"worker":' .. Events.quoted(job.worker or '') .. ',"message":"its worker was lost"}]')
   end

@@ -24,7 +24,7 @@ do
     if due_wait and due_wait <= (wait or 1000) then wait = due_wait end
     if not wait then return nil end
     local pacer = try('GET', c.PREFIX .. KEY.pacer)
-    local due, other = string.match(type(pacer) == 'string' and pacer or '', '^(%d+) (.+)$')
+    local due, other = match(type(pacer) == 'string' and pacer or '', '^(%d+) (.+)$')
     due = tonumber(due)
     -- Another worker that is only a little later is early enough.
     if due and other ~= worker and due > c.now and due <= c.now + wait + LATE + 20 then return nil end

@@ -104,7 +104,7 @@ do
     c.stopped_batches = c.stopped_batches or {}
     local count = 0
     for _, pattern in ipairs(NAMES) do
-      for name in string.gmatch(element, pattern) do
+      for name in gmatch(element, pattern) do
         if c.stopped_batches[name] == nil then
           c.stopped_batches[name] = type(try('HGET', Batches.hash_of(c, name), 'want')) == 'string'
         end
@@ -120,14 +120,16 @@ do
   -- Whether an element may be done: its job is known, its batch is stopped, or only reading it shows its id. Returns also
   -- what that costs.
   function Rechecks.may_be_done(c, element)
-    local id, ticket = string.match(element, '^{"id":"([%w._:-]+)","t":"([^"]*)"}$')
+    local id, ticket = match(element, '^{"id":"([%w._:-]+)","t":"([^"]*)"}$')
     if id then
       local known = try('HMGET', c.JOB .. id, 'state', 'ticket')
       return not known.err and not (known[1] == 'queued' and known[2] == ticket), 1, true
     end
     if find(element, '\\', 1, true) or not find(element, '"id"', 1, true) then return true, READ end
-    for other in string.gmatch(element, '"id"%s*:%s*"([%w._:-]+)"') do
-      if try('EXISTS', c.JOB .. other) == 1 then return true, READ end
+    local count = 0
+    for other in gmatch(element, '"id"%s*:%s*"([%w._:-]+)"') do
+      count = count + 1
+      if count > MAX_NAMES or try('EXISTS', c.JOB .. other) == 1 then return true, READ end
     end
     if names_stopped_batch(c, element) then return true, READ end
     return false, 1
@@ -152,7 +154,7 @@ do
         if not is_void then spent = spent + DONE end
         -- Roles of an earlier version may lack these two rights.
         try('LSET', name, n - 1 - first, VOID)
-        local is_of_host = string.sub(list, 1, #KEY.deferredHost) == KEY.deferredHost
+        local is_of_host = sub(list, 1, #KEY.deferredHost) == KEY.deferredHost
         if is_of_host and try('HINCRBY', c.PREFIX .. KEY.hosts, 'waiting', -1) == 0 then
           call('HDEL', c.PREFIX .. KEY.hosts, 'waiting')
         end
@@ -173,7 +175,7 @@ do
     for n = 1, #all, 2 do
       local list = all[n]
       if list == 'scan' or list == 'scan groups' then is_under_way = true
-      elseif budget > 0 and list ~= 'asked' and string.sub(list, 1, 5) ~= 'done ' then
+      elseif budget > 0 and list ~= 'asked' and sub(list, 1, 5) ~= 'done ' then
         is_under_way = true
         local left, spent = scan_list(c, list, tonumber(all[n + 1]) or 0, budget)
         budget = budget - spent
