@@ -45,9 +45,11 @@ extension QueueServer {
         }
         var hosts: [String: RateSchedule] = [:]
         if reply.hasHostLimits {
-            guard let found = try? await queue.hostRates() else { return }
+            guard let found = await hostRates() else { return }
             hosts = found.rates
             ignored += found.faults
+        } else {
+            state.withLock { $0.hostRates = nil }
         }
         rates.limit(queue: own, hosts: hosts, at: reply.time)
         for zone in Set(([own].compactMap(\.self) + hosts.values).compactMap(\.unknownZone)) {
@@ -60,6 +62,21 @@ extension QueueServer {
         for text in new.prefix(20) {
             log.warning("a limit of the queue is not applied as it is set", metadata: ["reason": .string(text)])
         }
+    }
+
+    /// The limits of hosts and groups as they were lately. Each worker reads all of them, and there may be thousands: so
+    /// that takes it at most a hundredth of its time, and once a second as long as they are few. nil if Redis failed.
+    private func hostRates() async -> (rates: [String: RateSchedule], faults: [String])? {
+        let known = state.withLock { $0.hostRatesAreDue > .now ? $0.hostRates : nil }
+        if let known { return known }
+        let begun = ContinuousClock.now
+        guard let found = try? await queue.hostRates() else { return nil }
+        state.withLock { state in
+            state.hostRates = found
+            let pause = (ContinuousClock.now - begun) * 100
+            state.hostRatesAreDue = .now + min(max(.milliseconds(800), pause), .seconds(30))
+        }
+        return found
     }
 
     /// Records in Redis that a run begins. If Redis fails, the run begins nevertheless, but the loss of its worker will

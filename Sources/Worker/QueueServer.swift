@@ -23,6 +23,10 @@ final class QueueServer: Sendable {
         var unplanned: Set<String> = []
         /// Why Redis refused to publish events, as it was last logged.
         var refused: String?
+        /// The limits of rate of hosts and groups, and what is wrong with limits; nil if there are none.
+        var hostRates: (rates: [String: RateSchedule], faults: [String])?
+        /// When these are read again.
+        var hostRatesAreDue = ContinuousClock.now
         /// What was last logged as without effect.
         var ignored: Set<String> = []
     }

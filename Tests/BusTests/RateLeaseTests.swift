@@ -9,6 +9,18 @@ import Testing
 /// controls.
 @Suite("Leases of a rate limit")
 struct RateLeaseTests {
+    @Test("the rates of many hosts are leased by several calls, so that none takes long") func many() async throws {
+        let f = try await QueueFixture()
+        for number in 0..<100 { try await f.queue.setLimit(of: "h\(number)", to: #"{"rate":1000}"#) }
+        let requests = (0..<100).map { RateLeaseRequest("h\($0)", limit: 1000, inUse: 0, demand: .unlimited) }
+        try await f.tick()
+        try await f.redis.send(Command("CONFIG", "RESETSTAT"))
+        let leases = try await f.queue.leaseRates(f.worker, number: 1, requests)
+        #expect(leases.count == 100 && leases.values.allSatisfy { $0.bytesPerSecond == 1000 })
+        let stats = try await f.redis.send(Command("INFO", "commandstats")).string ?? ""
+        #expect(stats.contains("cmdstat_fcall:calls=4,"), "\(stats)")
+    }
+
     private final class Fleet {
         struct Worker {
             var identity: WorkerIdentity

@@ -48,4 +48,24 @@ import Testing
             for id in ids where id != "job-7" { try await fleet.wait(id, for: .completed) }
         }
     }
+
+    @Test("the limits of thousands of hosts are not read again with each tick") func limits() async throws {
+        let fleet = try await Fleet()
+        for page in 0..<20 {
+            let fields = (0..<500).flatMap { ["h\(page * 500 + $0)", #"{"rate":1000}"#] }
+            try await fleet.queue.redis.send(Command(arguments: ["HSET", fleet.queue.keys.limits] + fields))
+        }
+        try await fleet.withWorker("w") {
+            let monitor = try ChildProcess("redis-cli", ["-s", fleet.server.socket, "monitor"])
+            func count(_ text: String) -> Int {
+                monitor.standardOutput.split(separator: "\n").count { $0.contains(text) }
+            }
+            try await eventually("the limits to be read") { count(#""HGETALL" "haul:{default}:limits""#) > 0 }
+            let (ticks, reads) = (count("_tick\""), count(#""HGETALL" "haul:{default}:limits""#))
+            try await eventually("six more ticks", within: .seconds(60)) { count("_tick\"") >= ticks + 6 }
+            #expect(count(#""HGETALL" "haul:{default}:limits""#) <= reads + 2)
+            monitor.kill(SIGTERM)
+            _ = try await monitor.wait()
+        }
+    }
 }

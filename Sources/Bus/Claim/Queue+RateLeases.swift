@@ -48,6 +48,17 @@ extension Queue {
     package func leaseRates(
         _ worker: WorkerIdentity, number: Int, _ requests: [RateLeaseRequest]
     ) async throws(RedisError) -> [String: RateLease] {
+        var leases: [String: RateLease] = [:]
+        // For each limit Redis reads what all workers use, and serves no other client meanwhile.
+        for part in requests.chunks(ofCount: 32) {
+            leases.merge(try await leaseSomeRates(worker, number: number, part)) { $1 }
+        }
+        return leases
+    }
+
+    private func leaseSomeRates(
+        _ worker: WorkerIdentity, number: Int, _ requests: some Collection<RateLeaseRequest>
+    ) async throws(RedisError) -> [String: RateLease] {
         var arguments: [any RedisArgument] = [
             Token.make(), worker.name, worker.instance, number, policy.lease.milliseconds,
         ]

@@ -150,13 +150,11 @@ extension Queue {
             return all.enumerated().reduce(into: WaitingLists()) { $0.append($1.element, ofPartition: $1.offset) }
         }
         let names = try await redis.pipeline([
-            .command(Command("ZRANGE", keys.workers, 0, -1)), .command(Command("HGETALL", keys.hosts)),
-            .command(Command("HGETALL", keys.deferredKinds)), .command(Command("ZRANGE", keys[.deferredHosts], 0, -1)),
+            .command(Command("ZRANGE", keys.workers, 0, -1)), .command(Command("HLEN", keys.hosts)),
+            .command(Command("HGETALL", keys.deferredKinds)),
         ])
         let groups = try await deferredGroups()
-        // A worker of an earlier version records hosts in the hash.
-        let legacyHosts = names[1].dictionary.keys.compactMap { $0.hasPrefix("line ") ? String($0.dropFirst(5)) : nil }
-        let waitingHosts = Set(legacyHosts + (names[3].array?.compactMap(\.string) ?? [])).sorted()
+        let waitingHosts = try await deferredHosts(recorded: names[1].int ?? 0)
         var found = WaitingLists()
         for name in names[0].array?.compactMap(\.string) ?? [] {
             found.lists.append(WaitingLists.List(location: .held(worker: name), key: keys.held(name)))
@@ -216,10 +214,31 @@ extension Queue {
         return rest
     }
 
+    /// The hosts with deferred elements.
+    ///
+    /// - Parameter recorded: How many fields the hash of hosts has.
+    private func deferredHosts(recorded: Int) async throws(RedisError) -> [String] {
+        var hosts: Set<String> = []
+        for start in stride(from: 0, to: Int.max, by: Self.namesOfPage) {
+            let range = Command("ZRANGE", keys[.deferredHosts], start, start + Self.namesOfPage - 1)
+            let page = try await redis.pipeline([.command(range)])[0].array?.compactMap(\.string) ?? []
+            hosts.formUnion(page)
+            if page.count < Self.namesOfPage { break }
+        }
+        guard 1...Self.namesOfPage ~= recorded else { return hosts.sorted() }
+        // A worker of an earlier version records hosts in the hash.
+        let hash = try await redis.pipeline([.command(Command("HGETALL", keys.hosts))])[0].dictionary
+        hosts.formUnion(hash.keys.compactMap { $0.hasPrefix("line ") ? String($0.dropFirst(5)) : nil })
+        return hosts.sorted()
+    }
+
+    /// How many names one call reads, because Redis serves no other client meanwhile.
+    private static let namesOfPage = 10_000
+
     /// The groups with elements that wait for their turn, the next one first, and whether a limit stops them.
     private func deferredGroups() async throws(RedisError) -> [(group: String, isLimited: Bool)] {
         // Turns change the ranks of groups all the time, so that a second page may leave some out.
-        let pageSize = 10_000
+        let pageSize = Self.namesOfPage
         var groups: [(group: String, isLimited: Bool)] = []
         var known: Set<String> = []
         for start in stride(from: 0, to: Int.max, by: pageSize) {
