@@ -11,9 +11,9 @@ extension HTTPServer {
     func send(_ response: ServerResponse, to request: ServerRequest, isWhole: Bool, on id: UInt64) {
         guard let connection = connections[id] else { return }
         let isHead = request.method == "HEAD"
+        connection.recipient = response.recipient ?? connection.network
         switch response.body {
         case .bytes(let bytes):
-            connection.recipient = response.recipient ?? connection.network
             // Only what has changed nothing may be refused now, because a client repeats it. A request with a body was
             // checked before (`receive`).
             guard request.method != "GET" || mayHold(bytes.count, for: connection) else {
@@ -70,9 +70,14 @@ extension HTTPServer {
 
     /// Sends the next piece of a stream, and returns when the socket has accepted all of it.
     ///
-    /// - Throws: `ResponseWriter.Closed` if the connection was closed.
+    /// - Throws: `ResponseWriter.Closed` if the connection was closed. It is also closed if the piece cannot be held beside
+    ///   what waits for other clients.
     func send(_ bytes: [UInt8], on id: UInt64) async throws {
         guard let connection = connections[id] else { throw ResponseWriter.Closed() }
+        guard mayHold(bytes.count, for: connection) else {
+            close(connection)
+            throw ResponseWriter.Closed()
+        }
         connection.output += bytes
         guard connection.flush() else {
             close(connection)

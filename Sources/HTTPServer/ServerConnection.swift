@@ -72,7 +72,12 @@ final class ServerConnection {
         }
     }
     /// The bytes of a response that the socket has not taken yet.
-    var waitingResponse: Int { if case .writing = phase { output.count } else { 0 } }
+    var waitingResponse: Int {
+        switch phase {
+        case .writing, .streaming: output.count
+        case .reading, .receiving, .handling, .lingering: 0
+        }
+    }
     var isStreaming: Bool { if case .streaming = phase { true } else { false } }
 
     /// Sends as much of `output` as the socket takes. Returns false if the client is gone.

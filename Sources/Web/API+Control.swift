@@ -46,13 +46,16 @@ extension API {
                 throw APIError(422, .badRequest, "ids must be a list of 1 to 10000 job ids")
             }
             if let text = json["state"] {
-                guard let state = text.string.flatMap(JobState.init) else {
-                    let states = JobState.allCases.map(\.rawValue).joined(separator: ", ")
-                    throw APIError(422, .badRequest, "state must be one of \(states). Nothing was requested.")
+                let names = text.array ?? [text]
+                let states = names.compactMap { $0.string.flatMap(JobState.init) }
+                guard states.count == names.count, !states.isEmpty else {
+                    let known = JobState.allCases.map(\.rawValue).joined(separator: ", ")
+                    throw APIError(
+                        422, .badRequest, "state must be one of \(known), or a list of them. Nothing was requested.")
                 }
-                timestamps = try await reader.queue.timestamps(of: request, choosing: [state])
+                timestamps = try await reader.queue.timestamps(of: request, choosing: states)
                 named = ids
-                ids = try await reader.ids(ids, in: state)
+                ids = try await reader.ids(ids, in: Set(states))
             }
         } else {
             let state = json["where"]?["state"]?.string.flatMap(JobState.init)

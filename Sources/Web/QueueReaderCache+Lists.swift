@@ -337,14 +337,14 @@ extension QueueReaderCache {
         }
     }
 
-    /// Those of some jobs that are in `state` now, in their order. A job without a hash is queued.
-    func ids(_ ids: [String], in state: JobState) async throws -> [String] {
+    /// Those of some jobs that are in one of the `wanted` states now, in their order. A job without a hash is queued.
+    func ids(_ ids: [String], in wanted: Set<JobState>) async throws -> [String] {
         let hashes = try await queue.fields(["state"], of: ids)
         let states = Dictionary(zip(ids, hashes.map { $0["state"] ?? JobState.queued.rawValue })) { $1 }
-        var found = Set(states.filter { $0.value == state.rawValue }.keys)
+        var found = Set(states.filter { JobState(rawValue: $0.value).map(wanted.contains) ?? false }.keys)
         // A newer push of a job that has ended may wait.
         let ended = Set(states.filter { JobState(rawValue: $0.value)?.isFinal == true }.keys)
-        if state == .queued, !ended.isEmpty { found.formUnion(try await queue.waiting(for: ended).keys) }
+        if wanted.contains(.queued), !ended.isEmpty { found.formUnion(try await queue.waiting(for: ended).keys) }
         return ids.filter(found.contains)
     }
 }

@@ -71,6 +71,21 @@ import Testing
         #expect(findings.map(\.subject) == [f.queue.keys.log])
     }
 
+    @Test("the newest thousand events of a job are read, and at most a megabyte of them", arguments: [10, 4000])
+    func ofJob(_ length: Int) async throws {
+        let f = try await QueueFixture()
+        let filler = String(repeating: "m", count: length)
+        let entries = (1...1500).map { n in
+            Command(
+                "XADD", f.queue.keys.log, "\(n)-0", "id", "a", "data",
+                #"{"v":1,"event":"duplicate","id":"a","at":\#(1000 + n),"meta":"\#(filler)"}"#)
+        }
+        for entry in entries { try await f.redis.send(entry) }
+        let found = try await f.queue.loggedEvents(of: "a", since: 0)
+        #expect(found.last?.entry == "1500-0" && found.map(\.time) == found.map(\.time).sorted())
+        #expect(found.count == (length == 10 ? 1000 : (1 << 20) / found[0].text.utf8.count))
+    }
+
     @Test("events that were not kept end the stream, so that no reader takes what follows for the next events")
     func offAndOn() async throws {
         let f = try await QueueFixture()

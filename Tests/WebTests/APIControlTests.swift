@@ -237,7 +237,13 @@ import Testing
         let some = await request(#""ids":["a","b","c","d"],"state":"queued""#)
         #expect(some.json?["requested"]?.integer == 2 && some.json?["left_out"]?.text == #"["a","b"]"#, "\(some)")
         #expect(try await wanted() == ["c", "d"])
-        for rest in [#""ids":["a"],"state":"ended""#, #""ids":["a"],"state":1"#, #""batch":"n","state":"failed""#] {
+        let open = await request(#""ids":["a","b","c","d"],"state":["queued","running"]"#)
+        #expect(open.json?["requested"]?.integer == 3 && open.json?["left_out"]?.text == #"["a"]"#, "\(open)")
+        #expect(try await wanted() == ["b", "c", "d"])
+        for rest in [
+            #""ids":["a"],"state":"ended""#, #""ids":["a"],"state":[]"#, #""ids":["a"],"state":["failed",1]"#,
+            #""ids":["a"],"state":1"#, #""batch":"n","state":"failed""#,
+        ] {
             #expect(await request(rest).status == 422, "\(rest)")
         }
         #expect(try await wanted() == [])

@@ -254,6 +254,35 @@ import Testing
         await server.stop()
     }
 
+    @Test("a piece of a stream that waits for its reader counts among the responses") func unreadStreams() async throws
+    {
+        var limits = ServerLimits()
+        limits.responses = 64 << 20
+        let server = HTTPServer(limits: limits) { _ in
+            .respond(
+                ServerResponse(
+                    200,
+                    body: .stream { writer in
+                        try await writer.send([UInt8](repeating: 97, count: 9 << 20))
+                        try await writer.send("end")
+                    }))
+        }
+        let address = try await server.listen(on: ListenAddress("127.0.0.1:0")!)
+        func get(from source: String) async throws -> RawClient {
+            let client = try RawClient(address, from: source)
+            await client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+            return client
+        }
+        let first = try await get(from: "127.0.1.1")
+        try await eventually("the first piece to wait") { await server.load.buffered >= 9 << 20 }
+        // The second one of this network ends before its piece.
+        let second = await (try get(from: "127.0.1.2")).read()
+        #expect(second.hasPrefix("HTTP/1.1 200 ") && !second.contains("aaa"))
+        #expect(try await get(from: "127.0.2.1").read().hasSuffix("end"))
+        #expect(await first.read().hasSuffix("end"))
+        await server.stop()
+    }
+
     @Test("what a client sends after a change of the protocol waits in the kernel until it is read")
     func upgraded() async throws {
         let (mayRead, received) = (Shared(false), Shared(0))

@@ -55,7 +55,12 @@ extension Queue {
         LoggedEvent.list(try await redis.send(Command("XRANGE", keys.log, start, "+", "COUNT", limit)))
     }
 
-    /// The kept events of a job, oldest first. Only the newest entries of the stream are searched.
+    /// How many kept events of one job are read at once, and how many bytes they may have. Each has the job's `meta`, so
+    /// that repeated pushes of one job could fill the memory of whoever asks for its events.
+    private static let eventsOfJob = (count: 1000, bytes: 1 << 20)
+
+    /// The newest kept events of a job, oldest first: at most 1000, and about 1 MiB. Only the newest entries of the stream
+    /// are searched.
     ///
     /// - Parameter time: Older entries are not searched, unix ms.
     package func loggedEvents(
@@ -67,11 +72,17 @@ extension Queue {
             }
             return all.joined().sorted { $0.position < $1.position }
         }
-        var (end, found, searched) = ("+", [LoggedEvent](), 0)
+        var (end, found, searched, bytes) = ("+", [LoggedEvent](), 0, 0)
         while searched < maxEntries {
             let reply = try await redis.send(Command("XREVRANGE", keys.log, end, time, "COUNT", 500))
             let page = LoggedEvent.list(reply)
-            found += page.filter { $0.id == id }
+            for event in page where event.id == id {
+                bytes += event.text.utf8.count
+                guard found.count < Self.eventsOfJob.count, bytes <= Self.eventsOfJob.bytes else {
+                    return found.reversed()
+                }
+                found.append(event)
+            }
             searched += page.count
             guard let last = page.last?.entry, page.count == 500 else { break }
             end = "(" + last
