@@ -72,6 +72,9 @@ static const struct chaul_page_file files[] = {
     {"manifest.webmanifest", (const char[]) {
 #embed "../Web/Page/manifest.webmanifest" suffix(, 0)
     }},
+    {"numbers.js", (const char[]) {
+#embed "../Web/Page/numbers.js" suffix(, 0)
+    }},
     {"overview.js", (const char[]) {
 #embed "../Web/Page/overview.js" suffix(, 0)
     }},

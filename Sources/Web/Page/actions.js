@@ -34,18 +34,19 @@ const done = {
   pause: ["is being paused", "are being paused"], resume: ["runs again", "run again"], retry: ["runs again from its bytes on disk", "run again from their bytes on disk"],
   cancel: ["is being cancelled", "are being cancelled"], remove: ["is being removed", "are being removed"], delete: ["is being deleted", "are being deleted"],
 };
-const undo = { pause: ["Resume", "resume"], resume: ["Pause", "pause"], retry: ["Pause", "pause"] };
+// A job that has failed since its pause is not run again: its request may have been sent.
+const undo = { pause: ["Resume", "resume", ["queued", "scheduled", "running", "paused"]], resume: ["Pause", "pause"], retry: ["Pause", "pause"] };
 /// The action that undoes another one; undefined if none does. The pause of a scheduled job forgets when it is due, and
 /// to resume it would start it at once.
 const undoOf = (action, state) => (action === "pause" && state === "scheduled" ? undefined : undo[action]);
 /// From so many jobs on each action asks first.
 const MANY = 1000;
 
-async function request(queue, action, selection) {
-  return send("POST", inQueue(queue, "control"), { action, ...selection });
+async function request(queue, action, selection, options) {
+  return send("POST", inQueue(queue, "control"), { action, ...selection }, options);
 }
 
-/// Requests an action. `selection` is `{ ids }`, `{ ids, state }` for those that are still in a state, `{ where, limit }` or `{ batch }`; `number` is how many jobs it means, or
+/// Requests an action. `selection` is `{ ids }`, `{ ids, state }` for those that are still in a state or in one of a list of states, `{ where, limit }` or `{ batch }`; `number` is how many jobs it means, or
 /// null if that is unknown; `jobs` are those of them that are known. Asks first if the action cannot be undone. Returns
 /// whether it was requested.
 export async function act(queue, action, selection, number, jobs = []) {
@@ -77,12 +78,13 @@ export async function act(queue, action, selection, number, jobs = []) {
   }
   try {
     const { requested, more, left_out: left = [] } = await request(queue, action, selection);
-    const others = left.length ? ` ${count(left.length)} ${left.length === 1 ? "is" : "are"} no longer ${selection.state}.` : "";
+    const others = !left.length ? "" : Array.isArray(selection.state) ? ` ${count(left.length)} ${left.length === 1 ? "has" : "have"} ended.`
+      : ` ${count(left.length)} ${left.length === 1 ? "is" : "are"} no longer ${selection.state}.`;
     const text = `${plural(requested, "job")} ${done[action][requested === 1 ? 0 : 1]}${more ? "; there are more" : ""}.${others}`;
     const back = undoOf(action, selection.state);
     // The undo is only for those that the action was for.
     const taken = without(selection.ids ?? [], left);
-    say(text, back && taken.length > 0 ? [`${back[0]} ${taken.length === 1 ? "it" : "them"}`, () => act(queue, back[1], { ids: taken }, taken.length, jobs)] : null);
+    say(text, back && taken.length > 0 ? [`${back[0]} ${taken.length === 1 ? "it" : "them"}`, () => act(queue, back[1], { ids: taken, ...(back[2] && { state: back[2] }) }, taken.length, jobs)] : null);
     return true;
   } catch (error) {
     complain(`${names[action]}: ${error.message}`);
@@ -117,6 +119,14 @@ async function again(queue, { ids }) {
     return false;
   }
   let failure = null;
+  // A page that is closed meanwhile leaves no job paused.
+  const withdraw = () => {
+    // What outlives a page has at most 64 KiB.
+    for (let first = 0; first < Math.min(rest.length, 400); first += 100) {
+      request(queue, "resume", { ids: rest.slice(first, first + 100), state: ["running", "paused"] }, { keepalive: true }).catch(() => {});
+    }
+  };
+  window.addEventListener("pagehide", withdraw);
   for (let tries = 0; tries < TRIES && rest.length; tries += 1) {
     await new Promise((resolve) => { setTimeout(resolve, TRY_AGAIN); });
     // A failed call, for example while Redis has no primary, must leave no job paused.
@@ -124,8 +134,8 @@ async function again(queue, { ids }) {
   }
   try {
     // These have ended, or their workers have not obeyed: then the pause is withdrawn.
-    for (const state of ["running", "paused"]) if (rest.length) ({ left_out: rest } = await request(queue, "resume", { ids: rest, state }));
-  } catch (error) { failure = error; }
+    if (rest.length) ({ left_out: rest } = await request(queue, "resume", { ids: rest, state: ["running", "paused"] }));
+  } catch (error) { failure = error; } finally { window.removeEventListener("pagehide", withdraw); }
   if (failure) complainOf(failure);
   return !failure;
 }

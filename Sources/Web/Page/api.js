@@ -1,22 +1,32 @@
 // Requests to the server. Paths are relative, so they work behind any prefix.
 
+import { parse } from "./numbers.js";
+
 export class Trouble extends Error {}
 
-async function ask(path, options) {
+async function ask(path, options, mustKeepNumbers = false) {
   let response;
   try {
     response = await fetch(`api/${path}`, { cache: "no-store", ...options });
   } catch {
-    throw new Trouble("the server does not answer");
+    throw Object.assign(new Trouble("the server does not answer"), { isUnanswered: true });
   }
-  const answer = await response.json().catch(() => ({}));
+  const text = await response.text().catch(() => "");
+  let answer = {};
+  try { answer = parse(text, mustKeepNumbers); } catch (error) {
+    // A proxy may answer with a page of its own.
+    if (response.ok && !(error instanceof SyntaxError)) throw error;
+  }
   if (!response.ok) throw Object.assign(new Trouble(answer.message ?? `status ${response.status}`), { status: response.status });
   return answer;
 }
 
 export const get = (path) => ask(path);
-export const send = (method, path, body) =>
-  ask(path, { method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+/// What a producer has pushed. Throws if this browser cannot keep one of its numbers.
+export const getPushed = (queue, id) => ask(inQueue(queue, "jobs", id, "pushed"), undefined, true);
+/// `options` are more of fetch(), like `keepalive` for a request that outlives the page.
+export const send = (method, path, body, options = {}) =>
+  ask(path, { method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), ...options });
 
 /// A segment of a path. Browsers remove the segments "." and "..", so the server takes "=" before them.
 const segment = (part) => (/^\.\.?$/.test(part) ? `=${part}` : encodeURIComponent(part));

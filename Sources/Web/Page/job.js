@@ -2,7 +2,7 @@
 
 import { act, actions, icons, keyOf, keysOf, names, pauseHost } from "./actions.js";
 import { answer } from "./answer.js";
-import { get, inQueue, isID, patiently, withQuery } from "./api.js";
+import { get, getPushed, inQueue, isID, patiently, withQuery } from "./api.js";
 import { hasOthers } from "./attention.js";
 import { intervalBar } from "./bars.js";
 import { lineChart, sparkline } from "./charts.js";
@@ -197,7 +197,7 @@ export function job(context) {
     if (!isOperator) return content.replaceChildren(el("p", { class: "dim" }, "Operators see it."));
     const text = el("pre", { tabindex: 0, "aria-label": "What was pushed" }, "Reading …");
     content.replaceChildren(text);
-    try { text.textContent = JSON.stringify(await get(inQueue(queue, "jobs", id, "pushed")), null, 2); } catch (error) { text.textContent = error.message; }
+    try { text.textContent = JSON.stringify(await getPushed(queue, id), null, 2); } catch (error) { text.textContent = error.message; }
   });
   const raw = openFold("Raw record", "", () => {});
   const rawList = el("dl", { class: "raw" });

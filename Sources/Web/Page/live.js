@@ -2,6 +2,7 @@
 // everything again on each connection.
 
 import { setServerTime } from "./format.js";
+import { parse } from "./numbers.js";
 
 const MAX_SILENCE = 12_000;
 /// The events of a job are asked for again this long (ms) after the server has refused them.
@@ -87,7 +88,7 @@ export class Live {
     const on = (name, body) => source.addEventListener(name, (message) => {
       if (source !== this.#source) return;
       this.#lastMessage = Date.now();
-      body(JSON.parse(message.data));
+      body(parse(message.data));
     });
     on("alive", () => this.#status("alive"));
     on("change", ({ watch, data }) => {

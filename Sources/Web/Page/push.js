@@ -5,6 +5,7 @@ import { copier, LEFT, open, say } from "./dialogs.js";
 import { el, field, redraw, write } from "./dom.js";
 import { count, plural } from "./format.js";
 import { icon, key } from "./icons.js";
+import { parse } from "./numbers.js";
 
 const text = (attributes = {}) => el("input", { autocomplete: "off", ...attributes });
 const area = () => el("textarea", { rows: 2, spellcheck: "false", autocomplete: "off" });
@@ -23,6 +24,8 @@ function asPairs(mark, what) {
       if (separator < 1) throw new Error(`“${line}” is not a ${what}: write Name${mark === ":" ? ": " : mark}value`);
       return [line.slice(0, separator).trim(), line.slice(separator + 1).trim()];
     });
+    const twice = pairs.find(([name], index) => pairs.findIndex(([other]) => other === name) < index);
+    if (twice) throw new Error(`“${twice[0]}” is there twice, but a job has one value for each ${what}.`);
     return pairs.length ? Object.fromEntries(pairs) : undefined;
   };
 }
@@ -30,7 +33,7 @@ function asPairs(mark, what) {
 function asJSON(label) {
   return (input) => {
     if (!input.value.trim()) return undefined;
-    try { return JSON.parse(input.value); } catch { throw new Error(`${label} is not JSON.`); }
+    try { return parse(input.value, true); } catch (error) { throw error instanceof SyntaxError ? new Error(`${label} is not JSON.`) : error; }
   };
 }
 
@@ -295,7 +298,8 @@ export function openPush(context, url = "", onclose = undefined, preset = {}) {
         check();
         urls.focus();
       } catch (error) {
-        answer.replaceChildren(el("div", { class: "hint red" }, icon("failed", "red"), el("p", {}, error.message)));
+        const unknown = error.isUnanswered ? ". The jobs may have been pushed: look for them before you push again." : "";
+        answer.replaceChildren(el("div", { class: "hint red" }, icon("failed", "red"), el("p", {}, error.message + unknown)));
       } finally { isSending = false; }
     });
     showKind();

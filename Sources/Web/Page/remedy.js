@@ -1,6 +1,6 @@
 // What can be done about a job that has failed.
 
-import { get, inQueue } from "./api.js";
+import { getPushed } from "./api.js";
 import { complain } from "./dialogs.js";
 import { el } from "./dom.js";
 import { bytes, day, time } from "./format.js";
@@ -27,7 +27,7 @@ export async function renew(context, id, data) {
   let job;
   let words = hasEnded ? "The job is pushed as before, with this URL and with what you change." : "The job goes on with this URL and these header fields. Its other fields stay as they are, because it has not ended.";
   try {
-    const { pushed: first, renewed: newest = first } = await get(inQueue(queue, "jobs", id, "pushed"));
+    const { pushed: first, renewed: newest = first } = await getPushed(queue, id);
     // An element may be a URL alone.
     job = { ...(typeof first === "string" ? {} : first), headers: newest.headers };
   } catch (error) {

@@ -5,6 +5,7 @@ import { ask, complain, menu, open, say } from "./dialogs.js";
 import { el, field, link, redraw, rows, write } from "./dom.js";
 import { ago, count, duration, plural, serverNow, time } from "./format.js";
 import { icon, key, stateIcon } from "./icons.js";
+import { parse } from "./numbers.js";
 import { segments } from "./overview.js";
 
 const done = { pause: "is paused", resume: "is due again", run: "runs now", remove: "is removed" };
@@ -54,7 +55,7 @@ function openForm(queue, known) {
     function made() {
       const given = job.value.trim();
       let made = { url: given };
-      if (given.startsWith("{")) { try { made = JSON.parse(given); } catch { throw new Error("The job is not JSON."); } }
+      if (given.startsWith("{")) { try { made = parse(given, true); } catch (error) { throw error instanceof SyntaxError ? new Error("The job is not JSON.") : error; } }
       if (target.value.trim()) made.path = target.value.trim();
       const seconds = Number(number.value) * units.find(([words]) => words === unit.value)[1];
       if (!isCron() && !(Number.isInteger(seconds) && seconds > 0)) throw new Error(`“${number.value}” is not a number of ${unit.value}.`);
