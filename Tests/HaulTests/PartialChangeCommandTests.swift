@@ -50,6 +50,27 @@ import Testing
         #expect(try await haul(["queue", "show"]).1.contains("nothing is set"))
     }
 
+    @Test("a queue is drained only when what follows its last job is done") func owed() async throws {
+        let bench = try await CommandBench()
+        func looks() async throws -> Int {
+            let stats = try await bench.server.cli("INFO", "commandstats")
+            let line = stats.split(whereSeparator: \.isNewline).first { $0.hasPrefix("cmdstat_hlen:calls=") }
+            return line.flatMap { Int($0.dropFirst(19).prefix { $0 != "," }) } ?? 0
+        }
+        let keys = ["owed_steps", "unannounced", "undelivered_replies"].map { "haul:{default}:" + $0 }
+        try await bench.server.cli("HSET", keys[0], "a", "b")
+        try await bench.server.cli("ZADD", keys[1], "1", "b")
+        try await bench.server.cli("LPUSH", keys[2], "b")
+        let drain = try bench.start(["queue", "drain"])
+        for key in keys {
+            try await bench.server.cli("CONFIG", "RESETSTAT")
+            try await eventually("several looks") { try await looks() >= 8 }
+            #expect(drain.isRunning)
+            try await bench.server.cli("DEL", key)
+        }
+        #expect(try await drain.wait() == 0)
+    }
+
     @Test("a drained queue says which schedules are left") func drain() async throws {
         let bench = try await CommandBench()
         #expect(try await bench.haul("schedule", "add", "nightly", "--every", "1d", "http://127.0.0.1:1/a").status == 0)

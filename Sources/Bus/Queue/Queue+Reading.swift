@@ -253,6 +253,19 @@ extension Queue {
         return stats
     }
 
+    /// How much of what follows the ends of jobs is still to be done: steps that a worker has to push, events that wait for
+    /// replicas, replies that were put off. What this user may not read counts as nothing.
+    package func unfinishedEnds() async throws(RedisError) -> Int {
+        guard partitions.isEmpty else {
+            return try await each { queue throws(RedisError) in try await queue.unfinishedEnds() }.reduce(0, +)
+        }
+        let replies = try await redis.pipeline([
+            .command(Command("HLEN", keys[.owedSteps])), .command(Command("ZCARD", keys.unannounced)),
+            .command(Command("LLEN", keys[.undeliveredReplies])),
+        ])
+        return replies.reduce(0) { $0 + ((try? $1.get().int) ?? 0) }
+    }
+
     /// The known workers: name, and the fields of the hash without its claims.
     package func workers() async throws(RedisError) -> [(name: String, fields: [String: String])] {
         guard partitions.isEmpty else {

@@ -75,7 +75,9 @@ struct QueueCommand: AsyncParsableCommand {
             while true {
                 let stats = try await queue.stats()
                 let left = [JobState.queued, .scheduled, .running].reduce(0) { $0 + (stats.counts[$1] ?? 0) }
-                timesEmpty = left == 0 ? timesEmpty + 1 : 0
+                // The last job may have ended without its next step, its event or its reply.
+                let isDone = left == 0 ? try await queue.unfinishedEnds() == 0 : false
+                timesEmpty = isDone ? timesEmpty + 1 : 0
                 if timesEmpty == 2 { break }
                 if left > 0, !hasComplained, stats.isPaused || stats.maxRunning.map({ $0 <= 0 }) ?? false {
                     Terminal.printError(
