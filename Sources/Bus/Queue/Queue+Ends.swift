@@ -54,13 +54,14 @@ extension Queue {
     package func rejections(
         of pushes: [KnownPush], events: [Event] = [], searching newest: Int = 100
     ) async throws(RedisError) -> [String: String] {
-        let entries = try await rejectedEntries(newest: newest)
-        var found: [String: String] = [:]
-        for push in pushes {
-            guard let entry = entries?.first(where: { $0.isAbout(push) }) else { continue }
-            found[push.id] = entry.reason
-        }
         let known = Dictionary(pushes.map { ($0.id, $0) }) { $1 }
+        guard events.isEmpty || events.contains(where: { known[$0.id] != nil }) else { return [:] }
+        let entries = try await rejectedEntries(newest: newest, mayMissSome: events.isEmpty)
+        var found: [String: String] = [:]
+        for entry in entries ?? [] {
+            guard let id = entry.id, let timestamp = entry.madeAt, known[id]?.timestamp == timestamp else { continue }
+            found[id] = entry.reason
+        }
         let unexplained = events.filter { event in
             guard let push = known[event.id], found[event.id] == nil else { return false }
             return !(entries?.contains { $0.isOf(event) && $0.isAboutAnother(than: push) } ?? false)
@@ -75,47 +76,53 @@ extension Queue {
         return found
     }
 
-    /// An entry of the list `rejected`. It keeps only the beginning of an element. Our own producers write `id` and `at`
-    /// there; others may have blanks between them, and any order.
+    /// An entry of the list `rejected`.
     private struct RejectedEntry {
-        let at: Int64, reason: String, element: String
-        /// It may be the beginning of a longer element.
-        let isCut: Bool
+        let at: Int64, reason: String
+        /// Of an element, if they are known: of a long one only the beginning is kept. Our own producers write them there.
+        let id: String?, madeAt: Int64?
+        private let isElement: Bool, isWhole: Bool
 
         init?(_ text: String) {
             guard let json = try? JSON(text) else { return nil }
             at = json["at"]?.integer ?? 0
             reason = json["reason"]?.string ?? ""
             let shown = json["element"]?.string ?? ""
-            isCut = shown.utf8.count > 4090
-            element = shown.filter { !$0.isWhitespace }
-        }
-
-        func isAbout(_ push: KnownPush) -> Bool {
-            push.timestamp.map(isMade) ?? false && element.contains("\"id\":\(JSON.quoted(push.id))")
+            isElement = shown.hasPrefix("{")
+            let element = try? JSON(shown)
+            isWhole = element != nil
+            if let element {
+                (id, madeAt) = (element["id"]?.string, element["at"]?.integer)
+            } else if let own = shown.prefixMatch(of: /\{"id":"([A-Za-z0-9._:-]+)","at":(\d{1,14}),/) {
+                (id, madeAt) = (String(own.1), Int64(own.2))
+            } else {
+                (id, madeAt) = (nil, nil)
+            }
         }
 
         /// Whether this is certainly no element of the push.
         func isAboutAnother(than push: KnownPush) -> Bool {
-            guard element.hasPrefix("{") else { return true }
-            return push.timestamp.map { !isMade(at: $0) && !isCut } ?? false
-        }
-
-        private func isMade(at timestamp: Int64) -> Bool {
-            [",", "}"].contains { element.contains("\"at\":\(timestamp)\($0)") }
+            guard isElement else { return true }
+            return push.timestamp.map { (isWhole || madeAt != nil) && madeAt != $0 } ?? false
         }
 
         func isOf(_ event: Event) -> Bool { at == event.at && reason == event["reason"]?.string }
     }
 
     /// nil if the role of this user may not read the list.
-    private func rejectedEntries(newest: Int) async throws(RedisError) -> [RejectedEntry]? {
+    ///
+    /// - Parameter mayMissSome: A node that is away does not keep the caller from the ends in other partitions.
+    private func rejectedEntries(newest: Int, mayMissSome: Bool) async throws(RedisError) -> [RejectedEntry]? {
         guard partitions.isEmpty else {
-            // A node that is away does not keep callers from the ends in other partitions.
             let all = await results(Array(partitions.indices)) { queue, _ throws(RedisError) in
-                try await queue.rejectedEntries(newest: newest) ?? []
+                try await queue.rejectedEntries(newest: newest, mayMissSome: false) ?? []
             }
-            return all.flatMap { (try? $0.get()) ?? [] }
+            var entries: [RejectedEntry] = []
+            for result in all {
+                if mayMissSome, case .failure(let error) = result, error.isTransient { continue }
+                entries += try result.get()
+            }
+            return entries
         }
         do {
             return try await rejected(limit: newest).compactMap(RejectedEntry.init)

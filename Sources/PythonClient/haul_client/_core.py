@@ -427,6 +427,8 @@ class Core:
         """Why the push of `at` was rejected. An event names only the job, and others may push an invalid element or
         operation for the same job. So the list of rejected elements decides, or else the hash, which says whether a
         worker has taken the push."""
+        if at is None and event is None:
+            return None
         entries: List[Dict[str, Any]] = []
         # An entry has up to 4 KiB, and waiting callers search the list again and again.
         newest = 20 if event is None else 100
@@ -436,14 +438,18 @@ class Core:
         except (Refused, RedisFailed):  # The role of a service may not read the list.
             pass
         for entry in entries:
-            # Only the beginning of an element is kept. Ours begin with the id and `at`.
+            # Only the beginning of a long element is kept. Ours begin with the id and `at`.
             shown = str(entry.get("element", ""))
-            is_made_then = at is not None and re.search(rf'"at"\s*:\s*{at}\s*[,}}]', shown) is not None
-            if is_made_then and re.search(rf'"id"\s*:\s*"{re.escape(id)}"', shown):
+            element = _object(shown)
+            named, made = element.get("id"), element.get("at")
+            if not element:
+                own = re.match(r'\{"id":"([A-Za-z0-9._:-]+)","at":([0-9]{1,14}),', shown)
+                named, made = (own[1], int(own[2])) if own else (None, None)
+            if at is not None and (named, made) == (id, at):
                 return str(entry.get("reason", ""))
+            is_known = bool(element) or made is not None
             is_of_event = event is not None and (entry.get("at"), entry.get("reason")) == (event.at, event.reason)
-            is_whole = at is not None and len(shown.encode()) <= 4090
-            if is_of_event and (not shown.lstrip().startswith("{") or is_whole and not is_made_then):
+            if is_of_event and (not shown.startswith("{") or at is not None and is_known and made != at):
                 return None  # It is about another push.
         if event is None:
             return None

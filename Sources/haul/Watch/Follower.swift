@@ -44,6 +44,8 @@ struct Follower {
         var hasFailed = false
         /// Events `rejected` of pushed jobs. They may be about other pushes of these.
         var rejected: [Event] = []
+        /// The event of a rejected push may have been missed.
+        var missedEvents = false
         /// Redis is away, and that has been printed.
         var isInterrupted = false
         var notice: ServiceNotice
@@ -82,11 +84,12 @@ struct Follower {
             case .draw: await draw(&state)
             case .element(.subscribed):
                 state.isInterrupted = false
+                state.missedEvents = true
                 try await refresh(&state)
-                try await findRejected(&state, missedEvents: true)
+                try await findRejected(&state)
             case .refresh:
                 try await refresh(&state)
-                if !state.rejected.isEmpty { try await findRejected(&state) }
+                if state.missedEvents || !state.rejected.isEmpty { try await findRejected(&state) }
             case .rejected: try await findRejected(&state)
             }
             if !ids.isEmpty, state.open.isEmpty { break }
@@ -143,21 +146,19 @@ struct Follower {
     }
 
     /// Finds the pushes that were rejected: by the events that have come, or by the list of rejected elements.
-    ///
-    /// - Parameter missedEvents: The event of a rejected push may have been missed.
-    private func findRejected(_ state: inout State, missedEvents: Bool = false) async throws {
+    private func findRejected(_ state: inout State) async throws {
         let pushes = state.open.compactMap { id in pushed[id].map { KnownPush(id: id, timestamp: $0) } }
         guard !pushes.isEmpty else { return }
         let found: [String: String]
         do throws(RedisError) {
             found = try await queue.rejections(
-                of: pushes, events: state.rejected, searching: missedEvents ? 1000 : 100)
+                of: pushes, events: state.rejected, searching: state.missedEvents ? 1000 : 100)
         } catch {
             guard error.isTransient else { throw error }
             return reportInterruption(error, &state)
         }
         let shown = Set(state.rejected.map(\.id))
-        state.rejected = []
+        (state.rejected, state.missedEvents) = ([], false)
         for (id, reason) in found where state.open.remove(id) != nil {
             state.hasFailed = true
             // Otherwise the event has printed it.
