@@ -66,7 +66,7 @@ OF_BATCHES = {
     "body": ("a webhook says another time than its event", [
         ("    local epoch, seq = match(json, '\"epoch\":(%d+),\"seq\":(%d+)')\n",
          "    local epoch, seq = match(json, '\"epoch\":(%d+),\"seq\":(%d+)')\n"
-         "    json = string.gsub(json, '\"at\":1', '\"at\":2', 1)\n"),
+         "    json = gsub(json, '\"at\":1', '\"at\":2', 1)\n"),
     ]),
     "logged": ("some events do not reach the event stream", [
         ("    is_emptied[c.PREFIX] = nil\n", "    is_emptied[c.PREFIX] = nil\n    if c.now % 50 == 0 then return end\n"),

@@ -82,12 +82,12 @@ enum LuaHead {
         -- library is loaded. So the first call binds them.
         local function library() return \(globals) end
         local \(globals)
-        -- redis.call, redis.pcall, and functions of string.
-        local call, try, find, match, gmatch, sub
+        -- redis.call, redis.pcall, and functions of string and math.
+        local call, try, find, match, gmatch, gsub, sub, byte, floor
         local function bind()
           \(globals) = library()
-          call, try = redis.call, redis.pcall
-          find, match, gmatch, sub = string.find, string.match, string.gmatch, string.sub
+          call, try, floor = redis.call, redis.pcall, math.floor
+          find, match, gmatch, gsub, sub, byte = string.find, string.match, string.gmatch, string.gsub, string.sub, string.byte
         end
         -- A whole number as its digits. Redis may write a number argument as 1.7e+12.
         local function integer_text(number) return string.format('%d', number) end

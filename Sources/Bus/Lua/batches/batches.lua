@@ -80,7 +80,7 @@ do
   end
 
   -- Whether a job with these batches can be in no further one.
-  local function is_full(names) return select(2, string.gsub(names or '', '%S+', '')) >= MAX_PER_JOB end
+  local function is_full(names) return select(2, gsub(names or '', '%S+', '')) >= MAX_PER_JOB end
 
   -- Enters a job into the batch of a push that begins nothing. The job is counted in its current state, a job that was
   -- forgotten as cancelled. push: the push, or nil. Sets job.batch.

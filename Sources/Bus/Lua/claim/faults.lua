@@ -23,7 +23,7 @@ do
     local login, address = match(authority, '^(.*)@(.*)$')
     if login and find(login, '%00', 1, true) then return faults.login end
     address = address or authority
-    if string.byte(address) == 91 then
+    if byte(address) == 91 then
       local ipv6, port = match(address, '^%[([^%]]*)%](.*)$')
       if not ipv6 or not Urls.is_ipv6(ipv6) then return faults.ipv6 end
       return not Urls.is_port(port) and faults.port or nil
@@ -56,7 +56,7 @@ do
     if type(value) ~= 'string' then return faults.no_text end
     if value == '' then return faults.empty end
     if #value > 4096 then return faults.path_too_long end
-    if string.byte(value) == 47 then return faults.absolute_path end
+    if byte(value) == 47 then return faults.absolute_path end
     if find(value, '%c') then return faults.control_character end
     local parts = '/' .. value .. '/'
     if find(parts, '/../', 1, true) or find(parts, '/./', 1, true) then return faults.dot_part end

@@ -26,7 +26,7 @@ do
 
   function KINDS.path(path)
     if type(path) ~= 'string' or #path > 4096 or not find(path, '^[^/%c][^%c]*$') then return false end
-    if #path <= 255 and string.byte(path) ~= 46 and not find(path, '/.', 1, true) then return true end
+    if #path <= 255 and byte(path) ~= 46 and not find(path, '/.', 1, true) then return true end
     path = '/' .. path .. '/'
     if find(path, '/../', 1, true) or find(path, '/./', 1, true) or find(string.lower(path), '/.haul', 1, true) then
       return false
@@ -41,7 +41,7 @@ do
     return true
   end
 
-  function KINDS.file(path) return KINDS.path(path) and string.byte(path, #path) ~= 47 end
+  function KINDS.file(path) return KINDS.path(path) and byte(path, #path) ~= 47 end
 
   function KINDS.checksum(text)
     if type(text) ~= 'string' or #text > 140 then return false end
@@ -87,7 +87,7 @@ do
 
   do
     local MEMBERS = { name = is_id, reply_to = is_id }
-    function MEMBERS.size(size) return type(size) == 'number' and size >= 1 and size <= LARGEST.batch and size == math.floor(size) end
+    function MEMBERS.size(size) return type(size) == 'number' and size >= 1 and size <= LARGEST.batch and size == floor(size) end
     function KINDS.batch(batch)
       if type(batch) ~= 'table' then return is_id(batch) end
       for name, value in pairs(batch) do
@@ -107,7 +107,7 @@ do
       return text == '' or digits ~= nil and find(sub(digits, -1), LAST_DIGIT[padding]) ~= nil
     end
 
-    local function is_status(number) return number >= 100 and number <= 599 and number == math.floor(number) end
+    local function is_status(number) return number >= 100 and number <= 599 and number == floor(number) end
     function KINDS.statuses(statuses)
       if type(statuses) ~= 'table' or #statuses < 1 or #statuses > 16 then return false end
       local count = 0
@@ -189,7 +189,7 @@ do
     local min, max = unpack(kind.integer or kind.number)
     local is_whole = kind.integer ~= nil
     return function(value)
-      return type(value) == 'number' and value >= min and value <= max and (not is_whole or value == math.floor(value))
+      return type(value) == 'number' and value >= min and value <= max and (not is_whole or value == floor(value))
     end
   end
 

@@ -19,7 +19,7 @@ do
   end
 
   -- How often a pattern is found in a text.
-  function Json.count(text, pattern) return select(2, string.gsub(text, pattern, '')) end
+  function Json.count(text, pattern) return select(2, gsub(text, pattern, '')) end
 
   -- Whether a text is ASCII.
   function Json.is_ascii(text) return find(text, '^[%z\1-\127]*$') ~= nil end
@@ -34,11 +34,11 @@ do
     end
     -- Long runs of ASCII are best removed first, short ones last.
     local middle = sub(text, #text / 2, #text / 2 + 63)
-    if Json.count(middle, '[\128-\255]') < 32 then text = string.gsub(text, '[%z\1-\127]+', ' ') end
-    if not find(text, '^[^\224-\239]*$') then text = string.gsub(text, '[\224-\239][\128-\191][\128-\191]', ' ') end
-    if not find(text, '^[^\194-\223]*$') then text = string.gsub(text, '[\194-\223][\128-\191]', ' ') end
+    if Json.count(middle, '[\128-\255]') < 32 then text = gsub(text, '[%z\1-\127]+', ' ') end
+    if not find(text, '^[^\224-\239]*$') then text = gsub(text, '[\224-\239][\128-\191][\128-\191]', ' ') end
+    if not find(text, '^[^\194-\223]*$') then text = gsub(text, '[\194-\223][\128-\191]', ' ') end
     if not find(text, '^[^\240-\244]*$') then
-      text = string.gsub(text, '[\240-\244][\128-\191][\128-\191][\128-\191]', ' ')
+      text = gsub(text, '[\240-\244][\128-\191][\128-\191][\128-\191]', ' ')
     end
     return Json.is_ascii(text)
   end
@@ -46,8 +46,8 @@ do
   -- The text with all its strings emptied; or nil and what is wrong with the text.
   local function skeleton(text)
     local bare = text
-    if find(bare, '\\', 1, true) then bare = string.gsub(bare, '\\["\\]', '') end
-    bare = string.gsub(bare, '"[^"]*"', '""')
+    if find(bare, '\\', 1, true) then bare = gsub(bare, '\\["\\]', '') end
+    bare = gsub(bare, '"[^"]*"', '""')
     if #bare > LARGEST.skeleton then return nil, LARGEST.skeleton_rule end
     -- Most texts are printable ASCII only.
     if find(text, '^[ -~]*$') then return bare end
@@ -81,7 +81,7 @@ do
     local bare, wrong = skeleton(text)
     if not bare then return nil, wrong end
     local fine, value = pcall(Json.decode, text)
-    if not fine then return nil, 'must be a JSON object: ' .. string.gsub(Isolation.text_of(value), '^[%w_]+:%d+: ', '') end
+    if not fine then return nil, 'must be a JSON object: ' .. gsub(Isolation.text_of(value), '^[%w_]+:%d+: ', '') end
     -- cjson also accepts 1. and -.5 as numbers, and keeps the last of several members with one name.
     if find(bare, '[.-]%D') then return nil, 'must be a JSON object: a number is not valid' end
     local written = Json.count(bare, ':')

@@ -53,14 +53,14 @@ do
   function Raw.member(text, name)
     if text == last_text and name == last_name then return last_raw, last_at end
     local blotted = text
-    if find(blotted, '\\', 1, true) then blotted = string.gsub(blotted, '\\["\\]', '__') end
+    if find(blotted, '\\', 1, true) then blotted = gsub(blotted, '\\["\\]', '__') end
     last_text, last_name, last_raw = text, name, nil
     for _, search in ipairs({ find_name, find_escaped }) do
       local at, depth = 1, 0
       while not last_raw do
         local first, last, value = search(blotted, name, at)
         if not first then break end
-        local between = string.gsub(sub(blotted, at, first - 1), '"[^"]*"', '')
+        local between = gsub(sub(blotted, at, first - 1), '"[^"]*"', '')
         depth = depth + Json.count(between, '[{%[]') - Json.count(between, '[}%]]')
         if depth == 1 then last_raw, last_at = sub(text, value, end_of_value(blotted, value)), value end
         at = last + 1

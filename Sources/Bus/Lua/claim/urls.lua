@@ -4,7 +4,7 @@ do
     local parts = { match(text, '^(%d%d?%d?)%.(%d%d?%d?)%.(%d%d?%d?)%.(%d%d?%d?)$') }
     -- Some programs read a number with a leading zero as octal.
     for _, part in ipairs(parts) do
-      if tonumber(part) > 255 or #part > 1 and string.byte(part) == 48 then return false end
+      if tonumber(part) > 255 or #part > 1 and byte(part) == 48 then return false end
     end
     return #parts == 4
   end
@@ -16,7 +16,7 @@ do
     if zone ~= '' then
       if not find(zone, '^%%[%w_.-]+$') then return false end
       -- An interface name has at most 15 bytes on Linux, and libcurl rejects a longer one.
-      if #string.gsub(zone, '^%%25(.)', '%%%1') > 16 then return false end
+      if #gsub(zone, '^%%25(.)', '%%%1') > 16 then return false end
     end
     -- An IPv4 address may replace the last two groups.
     local head, ipv4 = match(address, '^(.*:)([^:]*%.[^:]*)$')
@@ -25,8 +25,8 @@ do
       address = head .. '0:0'
     end
     if not find(address, '^[%x:]+$') or find(address, '%x%x%x%x%x') then return false end
-    local groups, gaps = select(2, string.gsub(address, '%x+', '')), select(2, string.gsub(address, '::', ''))
-    local colons = select(2, string.gsub(address, ':', ''))
+    local groups, gaps = select(2, gsub(address, '%x+', '')), select(2, gsub(address, '::', ''))
+    local colons = select(2, gsub(address, ':', ''))
     if gaps == 0 then return groups == 8 and colons == 7 and not find(address, '^:') and not find(address, ':$') end
     -- One gap, and no single colon at either end.
     return gaps == 1 and groups <= 7 and not find(address, ':::') and not find(address, '^:[^:]')
@@ -46,7 +46,7 @@ do
       for label in gmatch(host, '[^.]+') do if #label > 63 then return false end end
     end
     -- If the last label is a number, the host must be an IPv4 address. A name may end with a dot.
-    local name = string.byte(host, -1) == 46 and sub(host, 1, -2) or host
+    local name = byte(host, -1) == 46 and sub(host, 1, -2) or host
     local last = match(name, '^.*%.(.*)$') or name
     if not find(last, '^%d') then return true end
     return not find(last, '^%d+$') and not find(last, '^0[xX]%x*$') or is_ipv4(name)
@@ -68,7 +68,7 @@ do
       login, authority = match(authority, '^(.*)@(.*)$')
       if find(login, '%00', 1, true) then return false end
     end
-    if string.byte(authority) == 91 then
+    if byte(authority) == 91 then
       local address, port = match(authority, '^%[([^%]]*)%](.*)$')
       return address ~= nil and Urls.is_ipv6(address) and Urls.is_port(port)
     end
@@ -89,8 +89,8 @@ do
   -- A URL without its login and its fragment, and with its query masked. See Contract/MaskedURL.swift.
   function Urls.mask(url)
     if find(url, '^[^#?@]*$') then return url end
-    url = string.gsub(url, '#.*$', '')
-    url = string.gsub(url, '%?.*$', '?[masked]')
-    return (string.gsub(url, '^(%w+://)[^/]*@', '%1'))
+    url = gsub(url, '#.*$', '')
+    url = gsub(url, '%?.*$', '?[masked]')
+    return (gsub(url, '^(%w+://)[^/]*@', '%1'))
   end
 end

@@ -9,7 +9,7 @@ do
   -- which is valid everywhere, and is undone in short texts because people read them.
   function Events.quoted(text)
     local json = cjson.encode(text)
-    if #json <= 16384 and find(json, '/', 1, true) then json = string.gsub(json, '\\/', '/') end
+    if #json <= 16384 and find(json, '/', 1, true) then json = gsub(json, '\\/', '/') end
     return json
   end
 
@@ -69,7 +69,7 @@ do
       before = before, is_private = is_private, event = event,
       error_code = event == 'failed' and match(members, '"error":"([%w_]+)"'), json = json, brief = brief }
     outbox[#outbox + 1] = entry
-    c.produced = c.produced + #json * (1 + (reply_to and select(2, string.gsub(reply_to, '%S+', '')) or 0))
+    c.produced = c.produced + #json * (1 + (reply_to and select(2, gsub(reply_to, '%S+', '')) or 0))
     return entry
   end
 

@@ -33,8 +33,8 @@ do
     local counts = counts_of[c.PREFIX]
     if not counts then return end
     counts_of[c.PREFIX] = nil
-    local minute = math.floor(c.now / 60000)
-    local hour, is_kept = c.PREFIX .. KEY.history .. integer_text(math.floor(minute / 60)), false
+    local minute = floor(c.now / 60000)
+    local hour, is_kept = c.PREFIX .. KEY.history .. integer_text(floor(minute / 60)), false
     for what, more in pairs(counts) do
       -- If a key has another type, the counts are lost. No job is affected.
       try('HINCRBY', c.PREFIX .. KEY.totals, what, integer_text(more))

@@ -10,8 +10,8 @@ do
     local shown = sub(element, 1, 4096)
     if Json.is_ascii(shown) then return shown end
     -- Drop a character at the end that is cut off in the middle.
-    if #element > 4096 then shown = string.gsub(shown, '[\192-\255][\128-\191]*$', '') end
-    return Json.is_utf8(shown) and shown or (string.gsub(shown, '[\128-\255]', '?'))
+    if #element > 4096 then shown = gsub(shown, '[\192-\255][\128-\191]*$', '') end
+    return Json.is_utf8(shown) and shown or (gsub(shown, '[\128-\255]', '?'))
   end
 
   -- Rejects an element or a control operation: lists it in `rejected` and publishes the event at once. reason: a

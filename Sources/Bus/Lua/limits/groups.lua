@@ -176,7 +176,7 @@ do
     local list, element = match(offered(c), '^(%S*) (.*)$')
     local elements, groups, known, suspects, place_of_offered, spent, size = {}, {}, {}, {}, 0, 0, FIRST_PAGE
     -- The first element is known, and it may be long.
-    if c.front then size = math.max(1, math.min(size, math.floor(PAGE_BYTES / #c.front))) end
+    if c.front then size = math.max(1, math.min(size, floor(PAGE_BYTES / #c.front))) end
     while spent < max do
       local page, bytes = call('LRANGE', c.JOBS, -#elements - size, -#elements - 1), 0
       for n = #page, 1, -1 do
@@ -193,7 +193,7 @@ do
         if spent >= max then break end
       end
       if #page < size then break end
-      size = math.max(2, math.min(PAGE, math.floor(PAGE_BYTES * size / (bytes + 1))))
+      size = math.max(2, math.min(PAGE, floor(PAGE_BYTES * size / (bytes + 1))))
     end
     c.produced = c.produced + spent * COST.in_claim
     return elements, groups, place_of_offered, suspects
@@ -392,7 +392,7 @@ do
     local has_more = sort(c, MOST.tick)
     if is_tick then
       local index = turns_of(c)
-      local first = math.floor(c.now / 1000) * 4 % math.max(1, call('ZCARD', index))
+      local first = floor(c.now / 1000) * 4 % math.max(1, call('ZCARD', index))
       for _, group in ipairs(call('ZRANGE', index, first, first + 3)) do remove_ended_jobs(c, group) end
     end
     return has_more, check_limited(c)

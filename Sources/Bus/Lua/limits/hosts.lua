@@ -44,7 +44,7 @@ do
 
   -- A whole number within these bounds, or nil.
   local function bounded(value, min, max)
-    return type(value) == 'number' and value >= min and value <= max and value == math.floor(value) and value or nil
+    return type(value) == 'number' and value >= min and value <= max and value == floor(value) and value or nil
   end
 
   Hosts.run_limit_names = { 'max_seconds', 'min_speed', 'max_bytes' }

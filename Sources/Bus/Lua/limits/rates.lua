@@ -32,7 +32,7 @@ do
       rates[n] = math.min(wants[n], left / (#open - rank + 1))
       left = left - rates[n]
     end
-    for n, rate in ipairs(rates) do rates[n] = math.floor(rate + left / #wants) end
+    for n, rate in ipairs(rates) do rates[n] = floor(rate + left / #wants) end
     return rates
   end
 

@@ -51,7 +51,7 @@ do
   -- How many jobs may start now under a limit, at most 500. name: a host, or *. interval: ms between two starts.
   function Starts.available(c, name, interval)
     local early = c.now + EARLY - bucket_of(c, name, interval).due
-    return early < 0 and 0 or math.min(500, math.floor(early / interval) + 1)
+    return early < 0 and 0 or math.min(500, floor(early / interval) + 1)
   end
 
   -- Counts a start.

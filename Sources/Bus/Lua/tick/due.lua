@@ -35,7 +35,7 @@ do
   function Due.expire(c, tick)
     local count = call('ZCOUNT', c.DEADLINES, '-inf', c.NOW)
     if count == 0 then return end
-    local first = count > 100 and math.floor(c.now / 1000) * 100 % count or 0
+    local first = count > 100 and floor(c.now / 1000) * 100 % count or 0
     local max, ids, ended = Budget.of(tick), {}, 0
     for _, id in ipairs(call('ZRANGEBYSCORE', c.DEADLINES, '-inf', c.NOW, 'LIMIT', first, 100)) do
       if #ids < max and not call('ZSCORE', c.LEASES, id) then ids[#ids + 1] = id end
@@ -67,19 +67,36 @@ do
     return announced
   end
 
-  -- Keeps an ended job whose id is the name of a schedule: the next run has to know which file is the job's own, whenever
-  -- that is. Returns false for other jobs.
-  local function keep_scheduled(c, id, state, ms)
-    if call('HEXISTS', c.PREFIX .. KEY.schedules, id) == 0 then return false end
+  -- An ended job whose id is the name of a schedule is kept: the next run has to know which file is the job's own,
+  -- whenever that is. A month, so that it outlives a fleet that is stopped.
+  local function lengthen(c, id)
+    for _, key in ipairs({ c.JOB .. id, c.SPEC .. id, c.OFFSETS .. id }) do call('PEXPIRE', key, 2592000000, 'XX') end
+  end
+
+  -- Returns false for other jobs.
+  local function keep(c, id, state)
+    if try('HEXISTS', c.PREFIX .. KEY.schedules, id) ~= 1 then return false end
     call('ZADD', c.INDEX[state], c.NOW, id)
-    for _, key in ipairs({ c.JOB .. id, c.SPEC .. id, c.OFFSETS .. id }) do call('PEXPIRE', key, integer_text(2 * ms)) end
+    lengthen(c, id)
     return true
+  end
+
+  -- In which hour the jobs of a queue's schedules were last kept.
+  local kept_in = {}
+
+  -- No tick may come when they would be trimmed.
+  local function lengthen_all(c)
+    local hour = floor(c.now / 3600000)
+    if kept_in[c.PREFIX] == hour then return end
+    kept_in[c.PREFIX] = hour
+    for _, id in ipairs(try('HRANDFIELD', c.PREFIX .. KEY.schedules, 500)) do lengthen(c, id) end
   end
 
   -- A task of the tick: deletes ended jobs and their index entries. The hashes expire by themselves 10 s later,
   -- because they say where the index of URLs has the job. If a setting has made the time longer, the hashes of older
   -- jobs expire before their entries are due. A completed job stays until it is announced (announcements.lua).
   function Due.trim(c, tick)
+    lengthen_all(c)
     for state, ms in pairs(c.retention) do
       local latest = integer_text(c.now - tonumber(ms))
       local found = call('ZRANGEBYSCORE', c.INDEX[state], '-inf', latest, 'LIMIT', 0, 50)
@@ -88,7 +105,7 @@ do
       for _, id in ipairs(ended) do
         local values = try('HMGET', c.JOB .. id, 'state', 'url_digests')
         local is_own = values[1] == state
-        if not (is_own and has_schedules and keep_scheduled(c, id, state, ms)) then
+        if not (is_own and has_schedules and keep(c, id, state)) then
           old[#old + 1] = id
           if is_own then
             call('DEL', c.JOB .. id, c.SPEC .. id, c.OFFSETS .. id)

@@ -57,7 +57,7 @@ do
   function Losses.missed_workers(c)
     local from, to = integer_text(c.now - 60000), integer_text(c.now - 1300)
     local count = call('ZCOUNT', c.WORKERS, from, to)
-    local first = count > 50 and math.floor(c.now / 1000) * 50 % count or 0
+    local first = count > 50 and floor(c.now / 1000) * 50 % count or 0
     return count > 0 and call('ZRANGEBYSCORE', c.WORKERS, from, to, 'LIMIT', first, 50) or {}
   end
 
@@ -115,7 +115,7 @@ do
   function Losses.reap_elements(c, tick)
     if c.now < tick.grace then return end
     local absent = call('ZCOUNT', c.WORKERS, '-inf', integer_text(c.now - tick.lease))
-    local first = absent > 200 and math.floor(c.now / 1000) * 200 % absent or 0
+    local first = absent > 200 and floor(c.now / 1000) * 200 % absent or 0
     local names = call('ZRANGEBYSCORE', c.WORKERS, '-inf', integer_text(c.now - tick.lease), 'WITHSCORES', 'LIMIT', first, 200)
     local left = 50
     for n = 1, #names, 2 do

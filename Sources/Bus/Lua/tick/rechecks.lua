@@ -154,7 +154,7 @@ do
         if not is_void then spent = spent + DONE end
         -- Roles of an earlier version may lack these two rights.
         try('LSET', name, n - 1 - first, VOID)
-        local is_of_host = sub(list, 1, #KEY.deferredHost) == KEY.deferredHost
+        local is_of_host = find(list, KEY.deferredHost, 1, true) == 1
         if is_of_host and try('HINCRBY', c.PREFIX .. KEY.hosts, 'waiting', -1) == 0 then
           call('HDEL', c.PREFIX .. KEY.hosts, 'waiting')
         end

@@ -46,7 +46,7 @@ do
     local known = type(count) == 'number' and count <= MAX.count and try('ZCARD', due)
     if type(known) ~= 'number' then return end
     -- A definition may have replaced another one.
-    if known == count and count > COMPARED and math.floor(c.now / 1000) % 10 > 0 then return end
+    if known == count and count > COMPARED and floor(c.now / 1000) % 10 > 0 then return end
     local is_defined = {}
     for _, name in ipairs(call('HKEYS', definitions)) do
       is_defined[name] = true
@@ -83,7 +83,7 @@ do
     -- Runs come before schedules that are to be planned, of which there may be many.
     for _, range in ipairs(all > 0 and { { '-inf', '(0' }, { '(1', c.NOW }, { '0', '1' } } or {}) do
       local size = call('ZCOUNT', due, range[1], range[2])
-      local skipped = size > LOOKED_AT and math.floor(c.now / 1000) * LOOKED_AT % size or 0
+      local skipped = size > LOOKED_AT and floor(c.now / 1000) * LOOKED_AT % size or 0
       local next = call('ZRANGEBYSCORE', due, range[1], range[2], 'WITHSCORES', 'LIMIT', skipped, LOOKED_AT)
       for n = 1, #next, 2 do
         if count == MAX.due then break end

@@ -59,7 +59,7 @@ do
     local runs = own + 2 * tonumber(ARGV[own]) + 1
     -- The jobs that all tasks of this call may handle together, because canceling one costs Redis some 80 µs. A report
     -- of a run costs a quarter of that.
-    tick.left = 20 - math.floor(tonumber(ARGV[runs]) / 4)
+    tick.left = 20 - floor(tonumber(ARGV[runs]) / 4)
     Workers.heartbeat(c, tick, own)
     Losses.begin_tick(c, tick)
     -- A new epoch begins here even if this call emits no event.
