@@ -54,9 +54,7 @@ final class UnrecordedFile: ExistingFile {
         files = store as? FileStore
         (self.downloadLog, self.names) = (downloadLog, names)
         // The version that this download has made is known by more than its date.
-        let isOwn = own.map {
-            $0.file == item.likelyPath && Self.status(item.root + "/" + $0.file)?.matches($0) == true
-        }
+        let isOwn = own.map { Self.status(item.root + "/" + $0.file)?.matches($0) == true }
         modifiedSince = item.isOnlyNewer && isOwn != true && !hasOtherURL ? Self.date(of: item) : nil
     }
 
