@@ -10,12 +10,17 @@ final class CookieFile: Sendable {
     private static let (maxOfDomain, maxCount) = (50, 3000)
 
     private let path: String
-    private let cookies: Mutex<[StoredCookie]>
+    private struct Cookies {
+        /// Those of `--cookie`, which no server pushes out.
+        var known: [StoredCookie]
+        var set: [StoredCookie] = []
+    }
+    private let cookies: Mutex<Cookies>
 
     /// - Parameter known: The cookies of `--cookie`, which are saved as well.
     init(_ path: String, known: [StoredCookie]) {
         self.path = path
-        cookies = Mutex(known)
+        cookies = Mutex(Cookies(known: known))
     }
 
     func record(_ head: ResponseHead) {
@@ -24,15 +29,16 @@ final class CookieFile: Sendable {
         let now = UnixTime.seconds
         cookies.withLock { cookies in
             for cookie in lines.compactMap({ StoredCookie(field: $0, from: url, at: now) }) {
-                cookies.removeAll { $0.isSameCookie(as: cookie) }
-                cookies.append(cookie)
+                cookies.known.removeAll { $0.isSameCookie(as: cookie) }
+                cookies.set.removeAll { $0.isSameCookie(as: cookie) }
+                cookies.set.append(cookie)
                 // The oldest ones go.
-                if cookies.count(where: { $0.hasSameDomain(as: cookie) }) > Self.maxOfDomain,
-                    let oldest = cookies.firstIndex(where: { $0.hasSameDomain(as: cookie) })
+                if cookies.set.count(where: { $0.hasSameDomain(as: cookie) }) > Self.maxOfDomain,
+                    let oldest = cookies.set.firstIndex(where: { $0.hasSameDomain(as: cookie) })
                 {
-                    cookies.remove(at: oldest)
+                    cookies.set.remove(at: oldest)
                 }
-                if cookies.count > Self.maxCount { cookies.removeFirst() }
+                if cookies.set.count > Self.maxCount { cookies.set.removeFirst() }
             }
         }
     }
@@ -42,7 +48,7 @@ final class CookieFile: Sendable {
     /// - Throws: `ExitStatus.jobFailed`; the reason has been printed.
     func save() throws {
         let now = UnixTime.seconds
-        let lines = cookies.withLock { $0.filter { !$0.isPast(at: now) }.map(\.line) }
+        let lines = cookies.withLock { ($0.known + $0.set).filter { !$0.isPast(at: now) }.map(\.line) }
         let text = (["# Netscape HTTP Cookie File"] + lines).joined(separator: "\n") + "\n"
         // A device or a pipe has no other name.
         guard path == "-" || GetTarget.isSpecialFile(path) else { return try replace(by: text) }
