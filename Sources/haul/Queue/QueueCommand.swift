@@ -76,8 +76,14 @@ struct QueueCommand: AsyncParsableCommand {
                 let stats = try await queue.stats()
                 let left = [JobState.queued, .scheduled, .running].reduce(0) { $0 + (stats.counts[$1] ?? 0) }
                 // The last job may have ended without its next step, its event or its reply.
-                let isDone = left == 0 ? try await queue.unfinishedEnds() == 0 : false
-                timesEmpty = isDone ? timesEmpty + 1 : 0
+                let owed = left == 0 ? try await queue.unfinishedEnds() : 0
+                timesEmpty = left + owed == 0 ? timesEmpty + 1 : 0
+                if owed > 0, !hasComplained, stats.workers == 0 {
+                    Terminal.printError(
+                        "haul: no worker serves the queue \(queue.name), and \(owed) next steps, events or replies of ended jobs "
+                            + "wait for one: this command ends when a worker has sent them")
+                    hasComplained = true
+                }
                 if timesEmpty == 2 { break }
                 if left > 0, !hasComplained, stats.isPaused || stats.maxRunning.map({ $0 <= 0 }) ?? false {
                     Terminal.printError(
