@@ -66,15 +66,16 @@ extension QueueServer {
 
     /// The limits of hosts and groups as they were lately. Each worker reads all of them, and there may be thousands: so
     /// that takes it at most a hundredth of its time, and once a second as long as they are few. nil if Redis failed.
-    private func hostRates() async -> (rates: [String: RateSchedule], faults: [String])? {
+    private func hostRates() async -> (rates: [String: RateSchedule], faults: [String], count: Int)? {
         let known = state.withLock { $0.hostRatesAreDue > .now ? $0.hostRates : nil }
         if let known { return known }
         let begun = ContinuousClock.now
         guard let found = try? await queue.hostRates() else { return nil }
         state.withLock { state in
             state.hostRates = found
-            let pause = (ContinuousClock.now - begun) * 100
-            state.hostRatesAreDue = .now + min(max(.milliseconds(800), pause), .seconds(30))
+            // A few were read late because Redis was slow.
+            let pause = min((ContinuousClock.now - begun) * 100, .milliseconds(10 * found.count), .seconds(30))
+            state.hostRatesAreDue = .now + max(.milliseconds(800), pause)
         }
         return found
     }

@@ -24,7 +24,7 @@ final class QueueServer: Sendable {
         /// Why Redis refused to publish events, as it was last logged.
         var refused: String?
         /// The limits of rate of hosts and groups, and what is wrong with limits; nil if there are none.
-        var hostRates: (rates: [String: RateSchedule], faults: [String])?
+        var hostRates: (rates: [String: RateSchedule], faults: [String], count: Int)?
         /// When these are read again.
         var hostRatesAreDue = ContinuousClock.now
         /// What was last logged as without effect.

@@ -89,13 +89,14 @@ package enum HostLimit {
 }
 
 extension Queue {
-    /// The limits of rate of hosts, and of groups as `group:acme`, and sentences about limits that are invalid.
-    package func hostRates() async throws(RedisError) -> (rates: [String: RateSchedule], faults: [String]) {
+    /// The limits of rate of hosts, and of groups as `group:acme`, sentences about limits that are invalid, and the number
+    /// of all limits.
+    package func hostRates() async throws(RedisError) -> (rates: [String: RateSchedule], faults: [String], count: Int) {
         let limits = try await redis.pipeline([.command(Command("HGETALL", keys.limits))])[0].dictionary
         let faults = limits.sorted { $0.key < $1.key }.flatMap { host, value in
             HostLimit.faults(of: host, value).map { "\(host): \($0)" }
         }
-        return (limits.compactMapValues(HostLimit.rate), faults)
+        return (limits.compactMapValues(HostLimit.rate), faults, limits.count)
     }
 
     /// Until when workers start nothing at each of `hosts`, unix ms. Most hosts have no such time.
