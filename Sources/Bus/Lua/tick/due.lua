@@ -89,7 +89,7 @@ do
     local hour = floor(c.now / 3600000)
     if kept_in[c.PREFIX] == hour then return end
     kept_in[c.PREFIX] = hour
-    for _, id in ipairs(try('HRANDFIELD', c.PREFIX .. KEY.schedules, 500)) do lengthen(c, id) end
+    for _, id in ipairs(try('HRANDFIELD', c.PREFIX .. KEY.schedules, 200)) do lengthen(c, id) end
   end
 
   -- A task of the tick: deletes ended jobs and their index entries. The hashes expire by themselves 10 s later,
