@@ -66,7 +66,7 @@ extension QueueServer {
 
     /// The limits of hosts and groups as they were lately. Each worker reads all of them, and there may be thousands: so
     /// that takes it at most a hundredth of its time, and once a second as long as they are few. nil if Redis failed.
-    private func hostRates() async -> (rates: [String: RateSchedule], faults: [String], count: Int)? {
+    private func hostRates() async -> HostRates? {
         let known = state.withLock { $0.hostRatesAreDue > .now ? $0.hostRates : nil }
         if let known { return known }
         let begun = ContinuousClock.now

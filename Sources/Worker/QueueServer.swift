@@ -23,8 +23,8 @@ final class QueueServer: Sendable {
         var unplanned: Set<String> = []
         /// Why Redis refused to publish events, as it was last logged.
         var refused: String?
-        /// The limits of rate of hosts and groups, and what is wrong with limits; nil if there are none.
-        var hostRates: (rates: [String: RateSchedule], faults: [String], count: Int)?
+        /// As they were read last; nil if there are none.
+        var hostRates: HostRates?
         /// When these are read again.
         var hostRatesAreDue = ContinuousClock.now
         /// What was last logged as without effect.

@@ -91,7 +91,7 @@ package final class Call: Activity {
             && stored.body.count <= job.request.maxResponse ?? .max
     }
 
-    /// Whether this is an acceptable response that is no older than the job allows.
+    /// Whether this is an acceptable response whose age the job allows.
     private func isFresh(_ stored: StoredResponse) -> Bool {
         guard let freshFor = job.freshFor, isAcceptable(stored) else { return false }
         return .milliseconds(assignment.clock.milliseconds - stored.validated) < freshFor

@@ -88,15 +88,23 @@ package enum HostLimit {
     }
 }
 
+/// The limits of hosts and groups, as far as workers apply them.
+package struct HostRates: Sendable {
+    /// The limits of rate of hosts, and of groups as `group:acme`.
+    package let rates: [String: RateSchedule]
+    /// Sentences about limits that are invalid.
+    package let faults: [String]
+    /// The number of all limits.
+    package let count: Int
+}
+
 extension Queue {
-    /// The limits of rate of hosts, and of groups as `group:acme`, sentences about limits that are invalid, and the number
-    /// of all limits.
-    package func hostRates() async throws(RedisError) -> (rates: [String: RateSchedule], faults: [String], count: Int) {
+    package func hostRates() async throws(RedisError) -> HostRates {
         let limits = try await redis.pipeline([.command(Command("HGETALL", keys.limits))])[0].dictionary
         let faults = limits.sorted { $0.key < $1.key }.flatMap { host, value in
             HostLimit.faults(of: host, value).map { "\(host): \($0)" }
         }
-        return (limits.compactMapValues(HostLimit.rate), faults, limits.count)
+        return HostRates(rates: limits.compactMapValues(HostLimit.rate), faults: faults, count: limits.count)
     }
 
     /// Until when workers start nothing at each of `hosts`, unix ms. Most hosts have no such time.
