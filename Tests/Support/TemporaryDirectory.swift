@@ -22,7 +22,7 @@ package final class TemporaryDirectory: Sendable {
     }
 
     /// Whether the content of the file is exactly these bytes.
-    package func holds(_ name: String, _ bytes: FileBytes) -> Bool { contents(name) == bytes.all }
+    package func holds(_ name: String, _ bytes: FileBytes) -> Bool { contents(name).map { $0 == bytes.all } ?? false }
 
     /// All names in the directory, including hidden ones, without the store's id.
     package var names: [String] {
