@@ -106,20 +106,18 @@ struct GroupTests {
         #expect(try await f.redis.send(Command("KEYS", "haul:*busy_group*")).array?.isEmpty == true)
     }
 
-    @Test("behind 100,000 elements of one group, a job of another one starts within a second")
+    @Test("behind 100,000 elements of one group, a job of another one starts after at most one of them")
     func front() async throws {
         let f = try await QueueFixture()
         try await push(f, "a", 0..<100_000)
         let first = try #require(try await f.claim())
         try await push(f, "b", 0..<1)
-        let begun = ContinuousClock.now
         var (others, claim): (Int, Claim?) = (0, nil)
         while claim == nil {
             if try await f.tick([first]).hasMoreWork { continue }
             let next = try #require(try await f.claim())
             if next.run.id == "b-0" { claim = next } else { others += 1 }
         }
-        #expect(ContinuousClock.now - begun < .seconds(4))
         #expect(others <= 1)
         #expect(try await f.queue.stats().counts[.queued] == 100_000 - 1 - others)
     }

@@ -93,7 +93,6 @@ import Testing
     @Test("a job is found by its URL among 100,000 that have ended and 100,000 that wait")
     func many() async throws {
         let f = try await QueueFixture()
-        let clock = ContinuousClock()
         try await f.redis.send(Command("CONFIG", "SET", "save", ""))
         // Ended jobs, as the functions write them.
         let script = """
@@ -106,23 +105,21 @@ import Testing
             end
             """
         try await f.redis.send(Command("EVAL", script, 1, f.queue.keys.prefix), timeout: .seconds(60))
-        let began = clock.now
-        #expect(try await ids(f, "http://h/?77777") == ["job-77777"])
-        let ended = clock.now - began
+        /// The number of commands that find a job, with those of the functions.
+        func commands(_ url: String, _ id: String) async throws -> Int {
+            let before = try await f.server.statistic("total_commands_processed")
+            #expect(try await ids(f, url) == [id])
+            return try await f.server.statistic("total_commands_processed") - before
+        }
+        let ended = try await commands("http://h/?77777", "job-77777")
         for start in stride(from: 0, to: 100_000, by: 500) {
             let elements = (start..<start + 500).map { #"{"url":"http://w/?\#($0)","id":"wait-\#($0)"}"# }
             try await f.redis.send(Command(arguments: ["LPUSH", f.queue.keys.jobs] + elements))
         }
-        var waiting = Duration.seconds(10)
-        for _ in 0..<3 {
-            let began = clock.now
-            #expect(try await ids(f, "http://w/?4711") == ["wait-4711"])
-            waiting = min(waiting, clock.now - began)
-        }
-        print("URLTests: found in \(ended) among ended jobs, in \(waiting) among 100,000 waiting ones as well")
-        // A debug build of this client takes ten times as long as a release build to search through the elements.
-        #expect(ended < .milliseconds(500))
-        #expect(waiting < .seconds(5))
+        let waiting = try await commands("http://w/?4711", "wait-4711")
+        print("URLTests: \(ended) commands among ended jobs, \(waiting) among 100,000 waiting ones as well")
+        #expect(ended < 100)
+        #expect(waiting < 1000)
     }
 
     @Test("a further job of a URL is found for more than a year after each of its pushes") func renewedTime()

@@ -131,8 +131,8 @@ struct ConnectionTests {
             let start = ContinuousClock.now
             task.cancel()
             #expect(await task.value == .cancelled)
-            // The bound rules out the stall limit of 10 s. Cancelling takes milliseconds, and more on a loaded machine.
-            #expect(ContinuousClock.now - start < .seconds(8))
+            // The bound rules out the stall limit of 60 s. Cancelling takes milliseconds, and more on a loaded machine.
+            #expect(ContinuousClock.now - start < .seconds(30))
             #expect(await engine.count == 0)
         }
     }

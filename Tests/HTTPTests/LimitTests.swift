@@ -134,12 +134,12 @@ struct LimitTests {
 
     @Test("a chunk extension without end is read no faster than a rate limit allows")
     func endlessExtension() async throws {
-        let sent = Shared(0)
+        let (body, sent) = (testBytes(16 << 20), Shared(0))
         let server = RawServer { connection in
             guard connection.readRequest() != nil else { return }
             // After this body, framing of 2 GiB would be accepted.
             connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1000000\r\n")
-            connection.send(testBytes(16 << 20))
+            connection.send(body)
             connection.send("\r\n5;x=")
             let piece = [UInt8](repeating: 0x61, count: 100_000)
             // 10 MB each second.
@@ -155,7 +155,7 @@ struct LimitTests {
         let transfer = try await localEngine().start(request)
         let output = OutputFile(descriptor: temporaryDescriptor(), diskWriter: DiskWriter(blocks: 2))
         async let end = transfer.receive(into: output)
-        try await eventually("the body") { transfer.progress.received == 16 << 20 }
+        try await eventually("the body") { transfer.progress.received == body.count }
         bucket.setRate(bytesPerSecond: 10_000)
         var before = -1
         try await eventually("the server waits, or has sent all", every: .seconds(1)) {

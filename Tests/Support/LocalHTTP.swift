@@ -10,8 +10,8 @@ package func localEngine() -> TransferEngine {
 
 package func localRequest(_ url: String) -> HTTPRequest {
     var request = HTTPRequest(url: url)
-    request.connectTimeout = .seconds(10)
-    request.stallTimeout = .seconds(10)
+    request.connectTimeout = .seconds(60)
+    request.stallTimeout = .seconds(60)
     return request
 }
 

