@@ -35,8 +35,9 @@ public struct JobEvents: AsyncSequence, Sendable {
             while !hasEnded {
                 if mayHaveMissedRejection {
                     mayHaveMissedRejection = false
-                    hasEnded = try await isRejected()
-                    continue
+                    guard let event = try await rejection() else { continue }
+                    hasEnded = true
+                    return .event(event)
                 }
                 guard let element = await messages.next() else {
                     throw messages.isFinished ? .closed : .cancelled
@@ -62,7 +63,7 @@ public struct JobEvents: AsyncSequence, Sendable {
             // An event without a position is not part of the job's order.
             guard let newPosition = event.position else {
                 // This push starts nothing, as ``JobHandle/result(timeout:)`` says with an error.
-                if event.kind == .rejected, handle.pushedAt != nil { hasEnded = try await isRejected(event) }
+                if event.kind == .rejected, handle.pushedAt != nil { hasEnded = try await rejection(event) != nil }
                 return .event(event)
             }
             isKnown = true
@@ -89,8 +90,8 @@ public struct JobEvents: AsyncSequence, Sendable {
             return .event(event)
         }
 
-        private func isRejected(_ event: Event? = nil) async throws(HaulError) -> Bool {
-            try await retryingWhileUnreachable { () throws(HaulError) in try await handle.rejection(event) } != nil
+        private func rejection(_ event: Event? = nil) async throws(HaulError) -> Event? {
+            try await retryingWhileUnreachable { () throws(HaulError) in try await handle.rejection(event) }
         }
 
         private func readEndState() async throws(HaulError) -> JobHandle.EndState {

@@ -83,10 +83,10 @@ extension JobHandle {
         return removed.isEmpty ? .open(nil) : .removed
     }
 
-    /// Why the push was rejected; nil if it was not.
+    /// The event that the push was rejected; nil if it was not.
     ///
     /// - Parameter event: An event `rejected` of the job, which may be about another push of it.
-    func rejection(_ event: Event? = nil) async throws(HaulError) -> String? {
+    func rejection(_ event: Event? = nil) async throws(HaulError) -> Event? {
         let push = KnownPush(id: id, timestamp: pushedAt)
         return try await mappingErrors { () throws(RedisError) in
             // Without an event callers search again and again.

@@ -63,10 +63,10 @@ struct ResultWait {
 
     /// - Throws: `.rejected` if the push was rejected.
     private func checkRejected(_ event: Event? = nil) async throws(HaulError) {
-        let reason = try await retryingWhileUnreachable(until: deadline) { () throws(HaulError) in
+        let rejection = try await retryingWhileUnreachable(until: deadline) { () throws(HaulError) in
             try await handle.rejection(event)
         }
-        if let reason { throw HaulError(.rejected, reason) }
+        if let rejection { throw HaulError(.rejected, rejection["reason"]?.string ?? "") }
     }
 
     private func timedOut(_ known: JobStatus?) async -> HaulError {

@@ -181,6 +181,14 @@ import Testing
             try await bench.server.cli("LLEN", "haul:{default}:rejected") == "1"
         }
         #expect(try await value(of: events).map(\.name).last == "rejected")
+        // An event of the rejection was published before this subscription.
+        let late = try await collect(queue.job("a", pushedAt: at).events)
+        guard case .event(let event) = late.last else {
+            Issue.record("\(late)")
+            return
+        }
+        #expect(event.name == "rejected" && event.id == "a" && event.queue == "default" && event.at > 0)
+        #expect(event["reason"]?.string?.hasPrefix("url") == true)
         await #expect { try await handle.result(timeout: .seconds(30)) } throws: {
             let error = $0 as? HaulError
             return error?.code == .rejected && error?.message.hasPrefix("url") == true

@@ -2,7 +2,8 @@ package import HaulContract
 package import HaulRedis
 
 extension Queue {
-    /// Which pushes were rejected, and why, by job id. An event `rejected` names only the job, and others may push an
+    /// The pushes that were rejected, by job id, each with its event: one of `events`, or what the list of rejected
+    /// elements has of it. An event `rejected` names only the job, and others may push an
     /// invalid element or operation for the same job. So the list of rejected elements decides. If it does not have the
     /// element or all of it, the hash does: it says whether a worker has taken the push.
     ///
@@ -12,13 +13,13 @@ extension Queue {
     ///   - newest: How many entries of the list are searched. Each has up to 4 KiB.
     package func rejections(
         of pushes: [KnownPush], events: [Event] = [], searching newest: Int = 100
-    ) async throws(RedisError) -> [String: String] {
+    ) async throws(RedisError) -> [String: Event] {
         let known = Dictionary(pushes.map { ($0.id, $0) }) { $1 }
         let entries = try await rejectedEntries(newest: newest, mayMissSome: events.isEmpty)
-        var found: [String: String] = [:]
+        var found: [String: Event] = [:]
         for entry in entries ?? [] {
             guard let id = entry.id, let timestamp = entry.madeAt, known[id]?.timestamp == timestamp else { continue }
-            found[id] = entry.reason
+            found[id] = entry.event(of: id, in: name.text)
         }
         let unexplained = events.filter { event in
             guard let push = known[event.id], found[event.id] == nil else { return false }
@@ -29,7 +30,7 @@ extension Queue {
         for (event, fields) in zip(unexplained, hashes) {
             let taken = fields["pushed"].flatMap { Int64($0) } ?? 0
             let isTaken = known[event.id]?.timestamp.map { taken >= $0 } ?? (fields["state"] != nil)
-            if !isTaken { found[event.id] = event["reason"]?.string ?? "" }
+            if !isTaken { found[event.id] = event }
         }
         return found
     }
@@ -62,6 +63,18 @@ extension Queue {
         func isAboutAnother(than push: KnownPush) -> Bool {
             guard isElement else { return true }
             return push.timestamp.map { (isWhole || madeAt != nil) && madeAt != $0 } ?? false
+        }
+
+        /// The event that was published with the entry.
+        func event(of id: String, in queue: String) -> Event? {
+            var event = JSONObject()
+            event.set("v", 1)
+            event.set("event", "rejected")
+            event.set("id", id)
+            event.set("queue", queue)
+            event.set("at", at)
+            event.set("reason", reason)
+            return Event(event.text.utf8)
         }
 
         func isOf(_ event: Event) -> Bool { at == event.at && reason == event["reason"]?.string }

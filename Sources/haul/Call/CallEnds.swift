@@ -75,7 +75,9 @@ struct CallEnds {
                     let pushes = left.map { KnownPush(id: $0.key, timestamp: $0.value) }
                     let found = try await queue.rejections(
                         of: pushes, events: rejected, searching: missedEvents ? 1000 : 100)
-                    for (id, reason) in found where ends[id] == nil { ends[id] = .failure(.rejected(reason)) }
+                    for (id, event) in found where ends[id] == nil {
+                        ends[id] = .failure(.rejected(event["reason"]?.string ?? ""))
+                    }
                     (missedEvents, rejected) = (false, [])
                 }
             } catch {

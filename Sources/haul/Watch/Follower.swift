@@ -149,7 +149,7 @@ struct Follower {
     private func findRejected(_ state: inout State) async throws {
         let pushes = state.open.compactMap { id in pushed[id].map { KnownPush(id: id, timestamp: $0) } }
         guard !pushes.isEmpty else { return }
-        let found: [String: String]
+        let found: [String: Event]
         do throws(RedisError) {
             found = try await queue.rejections(
                 of: pushes, events: state.rejected, searching: state.missedEvents ? 1000 : 100)
@@ -159,10 +159,11 @@ struct Follower {
         }
         let shown = Set(state.rejected.map(\.id))
         (state.rejected, state.missedEvents) = ([], false)
-        for (id, reason) in found where state.open.remove(id) != nil {
+        for (id, event) in found where state.open.remove(id) != nil {
             state.hasFailed = true
             // Otherwise the event has printed it.
             guard !shown.contains(id) else { continue }
+            let reason = event["reason"]?.string ?? ""
             if json {
                 Terminal.line("{\"id\":\(JSON.quoted(id)),\"state\":\"rejected\",\"reason\":\(JSON.quoted(reason))}")
             } else {
