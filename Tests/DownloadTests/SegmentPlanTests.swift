@@ -307,13 +307,16 @@ struct SimulatedFetch {
         #expect(hosts.tryEnter("h") && !hosts.tryEnter("h"))
     }
 
-    @Test("a refused connection that is still counted does not count as accepted") func enteredComplaint() {
-        let hosts = HostLimits(maxPerHost: 8)
-        for _ in 0..<3 { #expect(hosts.tryEnter("h")) }
-        hosts.backOff("h", retryAfter: nil)
-        hosts.leave("h")
-        #expect(hosts.figures.limits.map { $0.limit.rounded() } == [2])
+    @Test("connections that are refused at the same time do not count as accepted", arguments: 1...3)
+    func refusedTogether(_ refused: Int) {
+        let hosts = HostLimits(maxPerHost: 8, clock: { 1 })
+        for _ in 0..<5 { #expect(hosts.tryEnter("h")) }
+        for _ in 0..<refused { hosts.backOff("h", retryAfter: nil) }
+        for _ in 0..<refused { hosts.leave("h") }
+        #expect(hosts.figures.limits.map(\.limit) == [Double(5 - refused)])
         #expect(!hosts.tryEnter("h"))
+        for _ in refused..<5 { hosts.leave("h") }
+        #expect(hosts.figures.active == 0)
     }
 
     @Test("a waiting download begins when the limit rises, although no connection ends")

@@ -128,8 +128,8 @@ extension Download {
         }
     }
 
-    /// Makes this worker's downloads wait for a host that has refused a request. The refused connection is still counted,
-    /// because `leave` would otherwise let the next download take its place.
+    /// Makes this worker's downloads wait for a host that has refused a request. `leave` comes after it, because it would
+    /// otherwise let the next download take the place of the refused connection.
     func backOff(_ host: String, after failure: Failure) {
         guard [.http(429), .http(503), .connect].contains(failure.code) else { return }
         context.hosts.backOff(host, retryAfter: failure.retryAfter)

@@ -9,6 +9,8 @@ import Synchronization
 package final class HostLimits: Sendable {
     private struct Host {
         var active = 0
+        /// Refused connections that have not left yet. They are not among the active ones.
+        var refusedConnections = 0
         /// The number of connections that the host is thought to accept, as of `limited` (monotonic nanoseconds).
         var limit: Double
         var limited: UInt64
@@ -32,7 +34,8 @@ package final class HostLimits: Sendable {
 
         /// Whether the host is like an unknown one, so that it needs no entry.
         func isForgettable(_ maxPerHost: Int) -> Bool {
-            active <= 0 && waiting.isEmpty && limit >= Double(maxPerHost) && limited >= closedUntil
+            active + refusedConnections <= 0 && waiting.isEmpty && limit >= Double(maxPerHost)
+                && limited >= closedUntil
         }
     }
 
@@ -138,7 +141,8 @@ package final class HostLimits: Sendable {
     package func leave(_ host: String) {
         let next = state.withLock { state -> [CheckedContinuation<Bool, Never>] in
             var entry = entry(host, state)
-            entry.active -= 1
+            // The connections of a host are alike: which of them leaves first does not matter.
+            if entry.refusedConnections > 0 { entry.refusedConnections -= 1 } else { entry.active -= 1 }
             let next = entry.admit()
             state.hosts[host] = entry.isForgettable(state.maxPerHost) ? nil : entry
             return next
@@ -170,7 +174,8 @@ package final class HostLimits: Sendable {
 
     /// The host asked for fewer: it responded with 429 or 503, or refused to connect. It accepts the other connections.
     ///
-    /// The refused connection is still counted: `leave` comes later, because it admits a waiting download.
+    /// The refused connection no longer counts, so that the next one that is refused at the same time is not counted
+    /// as accepted. Its `leave` comes later, and admits a waiting download.
     package func backOff(_ host: String, retryAfter: Duration?) {
         state.withLock { state in
             var entry = entry(host, state)
@@ -180,7 +185,9 @@ package final class HostLimits: Sendable {
                 entry.recovery = min(Self.maxRecovery, 4 * entry.recovery)
             }
             entry.refused = now
-            entry.limit = max(1, min(entry.limit, Double(entry.active - 1)))
+            entry.active -= 1
+            entry.refusedConnections += 1
+            entry.limit = max(1, min(entry.limit, Double(entry.active)))
             if let retryAfter {
                 entry.closedUntil = max(entry.closedUntil, now + UInt64(retryAfter.secondsValue * 1e9))
             }
