@@ -204,15 +204,13 @@ struct LimitTests {
     func bufferLimit() async throws {
         defer { server.stop() }
         let rate: Int64 = 20_000_000
-        // A busy machine responds late. Then a round trip seems long and needs a larger buffer, so one of three
-        // measurements has to show small ones.
-        var median = Int.max
-        for _ in 0..<3 where median >= Int(rate) / 100 {
+        // A busy machine responds late. Then a round trip seems long and needs a larger buffer, so measurements are
+        // repeated until the machine has been quick during one of them.
+        try await eventually("a measurement that shows small buffers", within: .seconds(120)) {
             let unread = try await unreadBytes(below: rate)
             #expect(unread.reduce(0, +) < Int(rate), "\(unread)")
-            median = unread.sorted()[4]
+            return unread.sorted()[4] < Int(rate) / 100
         }
-        #expect(median < Int(rate) / 100)
     }
 
     /// The unread bytes of each of ten transfers that share a limit of `rate` bytes per second.
