@@ -85,6 +85,29 @@ import Testing
         #expect(try await f.redis.send(Command("EXISTS", f.queue.keys.job("films"))).int == 0)
     }
 
+    @Test("a schedule shortens the life of no job, and lengthens that of no operation that waits for one")
+    func otherLives() async throws {
+        let clocked = try await ClockedQueue()
+        let (f, queue) = (clocked.f, clocked.queue)
+        try await queue.setSetting("keep_completed", to: "\(90 * 86_400)")
+        for name in ["films", "series"] {
+            let definition = #"{"every":604800,"job":{"url":"http://h/f"}}"#
+            try await f.redis.send(Command("HSET", f.queue.keys.schedules, name, definition))
+        }
+        try await f.push([#"{"url":"http://h/f","id":"films"}"#])
+        let claim = try #require(try await clocked.claim())
+        _ = try await queue.settle([RunEnd(claim.run, QueueFixture.done)], worker: f.worker, next: [])
+        try await f.redis.send(Command("HSET", f.queue.keys.want, "series", "paused"))
+        for hour in 0...1 {
+            try await clocked.set(Int64(hour) * 3_600_000)
+            while try await queue.tick(f.worker, runs: []).hasMoreWork {}
+        }
+        let left = { (id: String) in try await f.redis.send(Command("PTTL", f.queue.keys.job(id))).int ?? 0 }
+        #expect(try await left("films") > 89 * 86_400_000)
+        let waiting = try await left("series")
+        #expect(waiting > 0 && waiting <= 86_400_000)
+    }
+
     @Test("no job is deleted before its completion was announced, however short its retention")
     func unannounced() async throws {
         let clocked = try await ClockedQueue()

@@ -69,34 +69,36 @@ do
 
   -- An ended job whose id is the name of a schedule is kept: the next run has to know which file is the job's own,
   -- whenever that is. A month, so that it outlives a fleet that is stopped.
-  local function lengthen(c, id)
-    for _, key in ipairs({ c.JOB .. id, c.SPEC .. id, c.OFFSETS .. id }) do call('PEXPIRE', key, 2592000000, 'XX') end
+  -- A hash without a state keeps an operation for a job that has not been pushed, which lapses after its time.
+  local function extend(c, id)
+    if not Jobs.find(c, id).state then return end
+    for _, key in ipairs({ c.JOB, c.SPEC, c.OFFSETS }) do call('PEXPIRE', key .. id, 2592000000, 'GT') end
   end
 
-  -- Returns false for other jobs.
+  -- Returns true, and nil for other jobs.
   local function keep(c, id, state)
-    if try('HEXISTS', c.PREFIX .. KEY.schedules, id) ~= 1 then return false end
+    if try('HEXISTS', c.PREFIX .. KEY.schedules, id) ~= 1 then return end
     call('ZADD', c.INDEX[state], c.NOW, id)
-    lengthen(c, id)
+    extend(c, id)
     return true
   end
 
-  -- In which hour the jobs of a queue's schedules were last kept.
-  local kept_in = {}
+  -- In which five minutes the jobs of a queue's schedules were last kept.
+  local kept = {}
 
   -- No tick may come when they would be trimmed.
-  local function lengthen_all(c)
-    local hour = floor(c.now / 3600000)
-    if kept_in[c.PREFIX] == hour then return end
-    kept_in[c.PREFIX] = hour
-    for _, id in ipairs(try('HRANDFIELD', c.PREFIX .. KEY.schedules, 200)) do lengthen(c, id) end
+  local function extend_all(c)
+    local part = floor(c.now / 300000)
+    if kept[c.PREFIX] == part then return end
+    kept[c.PREFIX] = part
+    for _, id in ipairs(try('HRANDFIELD', c.PREFIX .. KEY.schedules, 200)) do extend(c, id) end
   end
 
   -- A task of the tick: deletes ended jobs and their index entries. The hashes expire by themselves 10 s later,
   -- because they say where the index of URLs has the job. If a setting has made the time longer, the hashes of older
   -- jobs expire before their entries are due. A completed job stays until it is announced (announcements.lua).
   function Due.trim(c, tick)
-    lengthen_all(c)
+    extend_all(c)
     for state, ms in pairs(c.retention) do
       local latest = integer_text(c.now - tonumber(ms))
       local found = call('ZRANGEBYSCORE', c.INDEX[state], '-inf', latest, 'LIMIT', 0, 50)
