@@ -101,7 +101,9 @@ public struct QueueEvents: AsyncSequence, Sendable {
                     })
             }
             for page in Array(ids).chunks(ofCount: 500) {
+                // A job of a schedule is listed as if it had ended again each time that it is kept for longer.
                 let news = try await status(of: Array(page), after: positions)
+                    .filter { positions[$0.id] != nil || !$0.record.hasEnded || $0.finished ?? .max >= since }
                 for status in news { record(status) }
                 healed += news
             }

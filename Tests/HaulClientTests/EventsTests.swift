@@ -133,6 +133,26 @@ import Testing
         await queue.close()
     }
 
+    @Test("a job that ended long ago is no news, although a schedule keeps it among those that end now")
+    func kept() async throws {
+        let server = try await RedisServer()
+        let queue = try HaulQueue(redis: server.url)
+        var events = queue.events.makeAsyncIterator()
+        try await eventually("the subscription to all events") { try await server.cli("PUBSUB", "NUMPAT") == "1" }
+        let ends = """
+            local now = redis.call('TIME')
+            now = now[1] * 1000 + math.floor(now[2] / 1000)
+            for id, finished in pairs({ old = now - 3600000, new = now }) do
+              redis.call('HSET', 'haul:{default}:job:' .. id, 'state', 'completed', 'epoch', 1, 'seq', 4, 'file', 'f',
+                'finished', finished, 'updated', finished)
+              redis.call('ZADD', 'haul:{default}:completed', now, id)
+            end
+            """
+        #expect(try await server.cli("EVAL", ends, "0") == "")
+        #expect(try await events.next()?.id == "new")
+        await queue.close()
+    }
+
     private static var residentBytes: Int {
         let pages = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8))?.split(separator: " ")
         return (pages?.dropFirst().first.flatMap { Int($0) } ?? 0) * Int(getpagesize())
