@@ -214,6 +214,15 @@ import Testing
         #expect(bench.files.contents("x") == Array("my edit".utf8) && bench.names == ["x"])
     }
 
+    @Test("-N keeps a file for which the server has nothing newer, although files may be replaced")
+    func notNewer() async throws {
+        let (bench, origin) = (GetBench(), try old(FileBytes(seed: 1, count: 5000), readsDates: true))
+        bench.write("x", "mine")
+        let get = try await bench.get("-N", "--if-exists", "overwrite", origin.url("/x"))
+        #expect(get.status == 0 && get.out.contains("not newer there"), "\(get)")
+        #expect(bench.files.contents("x") == Array("mine".utf8) && bench.names == ["x"])
+    }
+
     @Test(
         "-N replaces no file that was made or edited while an older one was being downloaded", arguments: [true, false])
     func editedMeanwhile(_ isContinued: Bool) async throws {

@@ -168,6 +168,8 @@ final class UnrecordedFile: ExistingFile {
         let isOwn = known != nil && owner?.isFile(of: item.urls) == true
         if let own, own.file == path, status.matches(own), known == nil || isOwn { return nil }
         switch item.ifExists {
+        case .overwrite where offer.isUnmodified:
+            return try await checked(path, status, offer.entity, offer.source, or: .notNewer)
         case .overwrite, .rename: return nil
         case .skip where item.job.checksum != nil:
             return try await checked(path, status, offer.entity, offer.source, or: .notNewer)
