@@ -427,6 +427,21 @@ def test_only_downloads_may_name_objects_of_buckets():
         _jobs.check({"urls": ["http://h/", url], "id": "a"})
 
 
+def test_the_events_of_a_push_that_was_rejected_before_end_with_the_rejection(server, origin):
+    worker = Worker(server)
+    queue = haul.Queue(server.url)
+    try:
+        # The job must be known: an unknown one would fail.
+        assert queue.push(haul.Download(origin.url("/good"), id="a")).result(timeout=30).state == "completed"
+        handle = queue.push(haul.Download("http://\u2100.invalid/", id="a"))
+        eventually("the rejection", lambda: server.cli("LLEN", "haul:{default}:rejected") == "1")
+        update = list(handle.events())[-1]
+        assert (update.event, update.id, update.queue) == ("rejected", "a", "default"), update
+        assert update.reason.startswith("url") and update.at > 0, update
+    finally:
+        worker.close()
+
+
 def test_a_worker_rejects_what_the_client_refuses_for_the_same_field(server):
     refused = []
     for fields in WRONG:

@@ -60,6 +60,7 @@ class Keys:
     """The keys and channels of a queue."""
 
     def __init__(self, queue: str) -> None:
+        self.queue = queue
         self.prefix = f"haul:{{{queue}}}:"
         self.jobs = self.prefix + "jobs"
         self.want = self.prefix + "want"

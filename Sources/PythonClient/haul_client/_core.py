@@ -401,9 +401,9 @@ class Core:
             if isinstance(message, str):
                 event = parse_event(message)
                 if isinstance(event, RejectedEvent):
-                    reason = yield from self._rejection(id, at, reading.keys, deadline, event)
-                    if reason is not None:
-                        raise Rejected(reason)
+                    rejection = yield from self._rejection(id, at, reading.keys, deadline, event)
+                    if rejection:
+                        raise Rejected(rejection.reason)
                 if event is None or event.event not in (*contract.FINAL_STATES, "duplicate"):
                     continue
                 # A removal publishes the job's end, and then forgets the job.
@@ -417,15 +417,15 @@ class Core:
             was_known = was_known or reading.status is not None
             if not isinstance(message, str):
                 # The event may have been published before the subscription.
-                reason = yield from self._rejection(id, at, reading.keys, deadline)
-                if reason is not None:
-                    raise Rejected(reason)
+                rejection = yield from self._rejection(id, at, reading.keys, deadline)
+                if rejection:
+                    raise Rejected(rejection.reason)
 
     def _rejection(
         self, id: str, at: Optional[int], keys: Keys, until: float, event: Optional[RejectedEvent] = None
-    ) -> Operation[Optional[str]]:
-        """Why the push of `at` was rejected. An event names only the job, and others may push an invalid element or
-        operation for the same job. So the list of rejected elements decides, or else the hash, which says whether a
+    ) -> Operation[Optional[RejectedEvent]]:
+        """The event that the push of `at` was rejected. An event names only the job, and others may push an invalid
+        element or operation for the same job. So the list of rejected elements decides, or else the hash, which says whether a
         worker has taken the push."""
         if at is None and event is None:
             return None
@@ -446,7 +446,7 @@ class Core:
                 own = re.match(r'\{"id":"([A-Za-z0-9._:-]+)","at":([0-9]{1,14}),', shown)
                 named, made = (own[1], int(own[2])) if own else (None, None)
             if at is not None and (named, made) == (id, at):
-                return str(entry.get("reason", ""))
+                return RejectedEvent(id, keys.queue, int(entry.get("at", 0)), str(entry.get("reason", "")))
             is_known = bool(element) or made is not None
             is_of_event = event is not None and (entry.get("at"), entry.get("reason")) == (event.at, event.reason)
             if is_of_event and (not shown.startswith("{") or at is not None and is_known and made != at):
@@ -455,7 +455,7 @@ class Core:
             return None
         (fields,) = yield from self.run(keys, ("HMGET", keys.job(id), "state", "pushed"), until=until)
         is_taken = int(fields[1] or 0) >= at if at is not None else fields[0] is not None
-        return None if is_taken else event.reason
+        return None if is_taken else event
 
     def _timed_out(self, id: str, status: Optional[JobStatus]) -> Operation[TimedOut]:
         what = f"job {id} is {status.state}" if status else f"no worker has seen job {id}"
@@ -503,7 +503,7 @@ class Core:
             if event and event_position is None:  # It is not part of the job's order.
                 yield Emit(event)
                 if isinstance(event, RejectedEvent) and at is not None:
-                    if (yield from self._rejection(id, at, keys, float("inf"), event)) is not None:
+                    if (yield from self._rejection(id, at, keys, float("inf"), event)):
                         return
                 continue
             if event_position is not None and event_position <= position:
@@ -523,7 +523,9 @@ class Core:
                 if reading.result:
                     return
                 # The event of a rejection may have been published before the subscription.
-                if event is None and (yield from self._rejection(id, at, keys, float("inf"))) is not None:
+                rejection = None if event else (yield from self._rejection(id, at, keys, float("inf")))
+                if rejection:
+                    yield Emit(rejection)
                     return
             if event and event_position is not None and event_position > position:
                 position = event_position
