@@ -16,6 +16,8 @@ extension DownloadLog {
         // The record may be of another URL whose file has the same name. That file is not reused.
         if let before, before.isFile(of: item.urls) { own = before.completed }
         guard !GetTarget.isBucket(item.root), let path = item.likelyPath,
+            // A record has a completed file only while no other download has completed that file.
+            own?.file != path || before?.root != item.root,
             let owner = await owner(of: path, in: item.root)
         else { return (own, false) }
         guard owner.isFile(of: item.urls) else { return (own, true) }

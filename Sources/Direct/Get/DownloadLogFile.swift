@@ -17,8 +17,8 @@ struct DownloadLogFile: ~Copyable {
     }
 
     private let directory: String
-    /// A file of at most so many bytes is not compacted. After so many appended bytes the file is opened again, to
-    /// check whether it should be.
+    /// A file of at most so many bytes is not compacted. After so many appended bytes, or as many as the file had, it is
+    /// opened again, to check whether it should be.
     private let maxBytes: Int
     private var descriptor: Int32 = -1
     /// A descriptor whose shared lock (flock(2)) keeps other processes from compacting the file.
@@ -99,6 +99,14 @@ struct DownloadLogFile: ~Copyable {
         return String(decoding: line[start..<end], as: UTF8.self)
     }
 
+    /// When the file of a completed download was last confirmed. All lines are asked, so the line is not parsed: the
+    /// member is the last one of this name, and in a string its quotes would be escaped.
+    private static func validated(_ line: [UInt8]) -> Int64? {
+        let name = Array(#""validated":""#.utf8)
+        guard let start = line.indices.last(where: { line[$0...].starts(with: name) }) else { return nil }
+        return Int64(String(decoding: line[(start + name.count)...].prefix { $0 != name[0] }, as: UTF8.self))
+    }
+
     /// Reads what this and other processes have appended.
     mutating func catchUp() {
         if !isOpened { openFile() }
@@ -165,7 +173,8 @@ struct DownloadLogFile: ~Copyable {
 
     /// Appends whole lines, each with its newline. Returns 0, or the errno of what could not be written.
     mutating func append(_ text: [UInt8], isDurable: Bool) -> Int32 {
-        if !isOpened || appended > maxBytes { openFile() }
+        // The file is read again then. As often as it doubles, so that its lines are read a bounded number of times.
+        if !isOpened || appended > max(maxBytes, end - appended) { openFile() }
         appended += text.count
         // A write that is cut short sets no errno.
         errno = ENOSPC
@@ -230,7 +239,7 @@ struct DownloadLogFile: ~Copyable {
         var kept: [UInt8] = []
         for line in counted.values.sorted(by: { $0.bytes.lowerBound < $1.bytes.lowerBound }) {
             let bytes = text(line)
-            guard line.isOpen || GetRecord(bytes)?.completed.map({ $0.validated >= oldest }) == true else { continue }
+            guard line.isOpen || Self.validated(bytes).map({ $0 >= oldest }) == true else { continue }
             kept += bytes + [UInt8(ascii: "\n")]
         }
         let fresh = "\(directory)/\(Self.name).new"
