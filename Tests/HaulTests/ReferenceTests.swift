@@ -35,7 +35,7 @@ import Testing
     }
 
     @Test("the page on performance shows the figures that were measured") func figures() async throws {
-        let script = Pages.repository.appending(path: "Tests/bench/networks/render.py").path
+        let script = Pages.repository.appending(path: "Tests/bench/render.py").path
         let figures = Pages.repository.appending(path: "docs/evaluate/performance.json").path
         let check = try ChildProcess("python3", ["-B", script, figures, "--check"])
         #expect(try await check.wait() == 0, "\(check.standardError)")

@@ -5,18 +5,21 @@ import json
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "chaos"))
+import results
 from ledger import Q
 from processes import Process, Proxy, RedisServer, StoreServer
 from resp import Redis
 from s3 import KEY, S3, SECRET
 from topology import free_ports
 
+NAMES = {"rgw": "radosgw", "weed": "SeaweedFS"}
 NGINX = """
 daemon off; user root; worker_processes 1; pid {work}/nginx.pid; error_log {work}/nginx.log;
 events {{ worker_connections 4096; }}
@@ -94,20 +97,30 @@ class Bench:
         nothing where the object is there already."""
         self.file("large", self.options.size << 20)
         mib = f"{self.options.size} MiB"
+        own_times, copy_times = [], {tool: [] for tool in self.options.tools}
         for turn in range(self.options.repeat):
             nowhere = self.run("curl", "-sS", "-o", "/dev/null", self.url + "/large")
             disk = self.run("curl", "-sS", "-o", self.work + "/copy", self.url + "/large")
-            copied = {tool: self.run(*self.copy(tool, self.work + "/copy", f"copied-{turn}")) for tool in self.options.tools}
+            cpu = 0
+            for tool in self.in_order(turn):
+                if tool == "haul":
+                    with Worker(self, f"speed-{turn}", self.endpoint, 3) as worker:
+                        before = worker.cpu
+                        own_times.append(self.jobs(["large"]))
+                        cpu = worker.cpu - before
+                    self.check(f"speed-{turn}/large", "large")
+                else:
+                    copy_times[tool].append(self.run(*self.copy(tool, self.work + "/copy", f"copied-{turn}")))
+                    self.check(f"copied-{turn}-{tool}", "large")
             os.unlink(self.work + "/copy")
-            with Worker(self, "speed", self.endpoint, 3) as worker:
-                before = worker.cpu
-                own = self.jobs(["large"])
-                cpu = worker.cpu - before
+            own, copied = own_times[-1], {tool: seconds[-1] for tool, seconds in copy_times.items()}
             best = min(copied, key=copied.get)
             print(f"  {mib}: curl to nowhere {nowhere:.2f} s, curl to a file {disk:.2f} s, "
                   + ", ".join(f"{tool} {seconds:.2f} s" for tool, seconds in copied.items())
                   + f", haul {own:.2f} s: {own / max(nowhere, copied[best]):.2f} of the longer of curl and {best}, "
                   f"{own / (disk + copied['aws']):.2f} of curl and then aws; {cpu:.2f} s of haul's CPU", flush=True)
+        results.keep(f"bucket-{self.options.server}", f"{mib} to {NAMES[self.options.server]}; the others send a file of the disk", "s",
+                     own_times, copy_times)
         os.unlink(self.work + "/www/large")
 
     def small(self):
@@ -117,14 +130,23 @@ class Bench:
         for name in names:
             self.file(name, 10 << 10)
             shutil.copy(f"{self.work}/www/{name}", f"{self.work}/small/{name}")
-        aws = self.run("aws", "--endpoint-url", self.endpoint, "s3", "cp", "--quiet", "--recursive", self.work + "/small",
-                       "s3://test/small-aws")
-        with Worker(self, "small", self.endpoint, 64) as worker:
-            before = worker.cpu
-            own = self.jobs(names)
-            cpu = worker.cpu - before
-        print(f"  {len(names)} of 10 KiB: aws s3 cp --recursive {aws:.2f} s, haul {own:.2f} s: {aws / own:.1f} times as fast; {cpu:.2f} s of haul's CPU",
-              flush=True)
+        own_times, copy_times, cpu = [], {tool: [] for tool in self.options.tools}, 0
+        for turn in range(self.options.repeat):
+            for tool in self.in_order(turn):
+                if tool == "haul":
+                    with Worker(self, f"small-{turn}", self.endpoint, 64) as worker:
+                        before = worker.cpu
+                        own_times.append(self.jobs(names))
+                        cpu += worker.cpu - before
+                else:
+                    copy_times[tool].append(self.run(*self.copy_all(tool, self.work + "/small", f"small-{turn}")))
+                for name in names:
+                    self.check(f"small-{turn}/{name}" if tool == "haul" else f"small-{turn}-{tool}/{name}", name)
+        print(f"  {len(names)} of 10 KiB: " + ", ".join(
+            f"{tool} {statistics.median(seconds):.2f} s" for tool, seconds in copy_times.items())
+            + f", haul {statistics.median(own_times):.2f} s; {cpu / self.options.repeat:.2f} s of haul's CPU", flush=True)
+        results.keep(f"objects-{self.options.server}", f"{len(names)} objects of 10 KiB to {NAMES[self.options.server]}; the same", "s",
+                     own_times, copy_times)
 
     def requests(self):
         """The requests to the store for each object."""
@@ -161,7 +183,21 @@ class Bench:
             for _ in range(0, size, 1 << 20):
                 file.write(os.urandom(min(size, 1 << 20)))
 
+    def in_order(self, turn):
+        """The programs begin the turns alternately."""
+        programs = [*self.options.tools, "haul"]
+        turn %= len(programs)
+        return programs[turn:] + programs[:turn]
+
+    def check(self, key, name):
+        """Fails unless the object has the file's bytes."""
+        with open(f"{self.work}/www/{name}", "rb") as file:
+            if self.s3.get(key) != file.read():
+                raise RuntimeError(f"the object {key} is not what was sent")
+
     def run(self, *command):
+        # What was written before is no work beside the command.
+        os.sync()
         began = time.monotonic()
         subprocess.run(command, check=True, env=self.environment, stdout=subprocess.DEVNULL)
         return time.monotonic() - began
@@ -175,11 +211,21 @@ class Bench:
                        "--s3-endpoint", self.endpoint, "--s3-no-check-bucket"],
         }[tool]
 
+    def copy_all(self, tool, folder, key):
+        destination = f"s3://test/{key}-{tool}/"
+        return {
+            "aws": ["aws", "--endpoint-url", self.endpoint, "s3", "cp", "--quiet", "--recursive", folder, destination],
+            "s5cmd": ["s5cmd", "--endpoint-url", self.endpoint, "cp", folder + "/", destination],
+            "rclone": ["rclone", "copy", folder, ":s3:" + destination[5:], "--transfers", "64", "--s3-provider", "Other", "--s3-env-auth",
+                       "--s3-endpoint", self.endpoint, "--s3-no-check-bucket"],
+        }[tool]
+
     def jobs(self, names, prefix="/"):
         """The seconds from the first push until all jobs are completed."""
         stamp = str(time.monotonic_ns())
         elements = [json.dumps({"url": self.url + prefix + name, "id": stamp + name, "path": name,
                                 "if_exists": "overwrite"}) for name in names]
+        os.sync()
         before, began = self.redis.call("ZCARD", Q + "completed"), time.monotonic()
         self.redis.call("LPUSH", Q + "jobs", *elements)
         while self.redis.call("ZCARD", Q + "completed") < before + len(names):
@@ -193,7 +239,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("haul", help="the program under test")
     parser.add_argument("--server", choices=["rgw", "weed"], default="weed")
-    parser.add_argument("--parts", nargs="+", default=["speed", "small", "requests", "memory"])
+    parser.add_argument("--parts", nargs="*", default=["speed", "small", "requests", "memory"])
     parser.add_argument("--tools", nargs="+", default=["aws", "s5cmd", "rclone"])
     parser.add_argument("--size", type=int, default=2048, help="of the large file: MiB")
     parser.add_argument("--count", type=int, default=2000, help="of small files")

@@ -13,6 +13,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "chaos"))
 import origin as origin_module
+import results
 from processes import Origin, RedisServer, Worker
 from resp import Redis
 from stores import Directory
@@ -22,11 +23,15 @@ def key(name, queue="default"):
     return f"haul:{{{queue}}}:{name}"
 
 
+def percentile(samples, share):
+    samples = sorted(samples)
+    return samples[min(len(samples) - 1, int(share * len(samples)))]
+
+
 def spread(samples, unit=1000):
     """The percentiles in ms."""
-    samples = sorted(samples)
-    at = lambda share: samples[min(len(samples) - 1, int(share * len(samples)))] * unit
-    return f"{len(samples)} samples, p50 {at(0.5):.2f}, p99 {at(0.99):.2f}, most {samples[-1] * unit:.2f}"
+    at = lambda share: percentile(samples, share) * unit
+    return f"{len(samples)} samples, p50 {at(0.5):.2f}, p99 {at(0.99):.2f}, most {at(1):.2f}"
 
 
 class Bench:
@@ -131,6 +136,7 @@ class Bench:
     def late(self, jobs=300, running=1000):
         """How late delayed jobs begin, by Redis' clock, alone and beside running jobs of the same fleet."""
         for beside in (0, running):
+            late = []
             self.worker("late", 64)
             if beside:
                 self.worker("busy", beside, "--connections", "1", "--connections-per-host", "10000")
@@ -148,8 +154,13 @@ class Bench:
                 for n in range(jobs):
                     created, started, delay = self.redis.call("HMGET", key(f"job:{name}-{n}"), "created", "started", "meta")
                     samples.append(int(started) - int(created) - round(float(delay) * 1000))
+                late.append(samples)
                 print(f"late: delays of {least} to {most} s beside {beside} running jobs: {spread(samples, 1)} ms (p50 and p99 to reach: 5, 50)")
             self.clear()
+        # The last ones are those beside running jobs.
+        for name, share, goal in (("late-50", 0.5, 5), ("late-99", 0.99, 50)):
+            results.keep(name, f"how late delayed jobs begin beside {running:,} running ones, p{name[-2:]}", "ms",
+                         [percentile(sum(late, []), share)], goal=goal)
 
     def crowd(self, fleet=10, runs=1000):
         """The delay of a producer's LPUSH beside ten workers with 1,000 running jobs each."""

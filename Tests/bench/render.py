@@ -2,7 +2,8 @@
 
     render.py FILE.json [--check]
 
-FILE.json comes from `run.sh --publish`. --check changes nothing, and fails unless the page shows these figures."""
+FILE.json comes from `Tests/bench/networks/run.sh --publish`, and is the first table then, or from `Tests/bench/run.sh
+publish`, and is the second. --check changes nothing, and fails unless the page shows these figures."""
 
 import json
 import math
@@ -12,8 +13,10 @@ import statistics
 import sys
 import textwrap
 
-PAGE = os.path.join(os.path.dirname(__file__), "../../../docs/evaluate/performance.md")
-BEGIN, END = "<!-- The figures of Tests/bench/networks/render.py begin here. -->", "<!-- They end here. -->"
+PAGE = os.path.join(os.path.dirname(__file__), "../../docs/evaluate/performance.md")
+# What surrounds the first table, and the second.
+BEGINS = ("<!-- The figures of Tests/bench/networks/run.sh begin here. -->", "<!-- The figures of Tests/bench/run.sh begin here. -->")
+END = "<!-- They end here. -->"
 OTHERS = ("curl", "aria2", "wget2")
 
 
@@ -49,20 +52,59 @@ def cells(row):
     return result
 
 
-def render(results):
+def amount(value):
+    size = abs(value)
+    digits = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 0.1 else 3
+    return f"{value:,.{digits}f}"
+
+
+def amounts(values, unit):
+    middle, low, high = interval(values)
+    text = f"{amount(middle)} {unit}".strip()
+    return text if amount(low) == amount(high) else f"{text} ({amount(low)}–{amount(high)})"
+
+
+def cells_of_second(row):
+    """A row that has other programs is won or lost. One that has a value to reach has reached or missed it."""
+    own, unit, is_more = statistics.median(row["haul"]), row["unit"], row.get("more_is_better", False)
+    result = [row["about"]]
+    if row.get("others"):
+        medians = {name: statistics.median(values) for name, values in row["others"].items()}
+        best = (max if is_more else min)(medians, key=medians.get)
+        ratio = own / medians[best]
+        won = verdict(1 / ratio if is_more else ratio)
+        result += [f"{best} {amounts(row['others'][best], unit)}", amounts(row["haul"], unit), f"{ratio:.2f}, {won}"]
+    else:
+        result += ["", amounts(row["haul"], unit), ""]
+    goal = row.get("goal")
+    return result + ["" if goal is None else f"{amount(goal).removesuffix('.00').removesuffix('.0')}: " + ("reached" if own <= goal else "missed")]
+
+
+def tables(results):
+    """The number of the page's table that shows these figures, and its lines."""
+    if "seconds" in results["rows"][0]:
+        return 0, [
+            "| workload | the best of curl, aria2 and wget2, s | `haul get`, s | of the best | a worker, s | of the best |",
+            "| --- | --- | --- | --- | --- | --- |",
+            *("| " + " | ".join(cells(row)) + " |" for row in results["rows"])]
+    return 1, [
+        "| what | the best other | Haul | of the best | to reach |", "| --- | --- | --- | --- | --- |",
+        *("| " + " | ".join(cells_of_second(row)) + " |" for row in results["rows"])]
+
+
+def origin_of(results, which):
+    """Where and when the figures were measured."""
     machine = results["machine"]
     versions = ", ".join(
         f"{name} {re.search(r'[0-9]+([.][0-9]+)+', text)[0]}" for name, text in machine["versions"].items() if text)
-    rounds = max(len(turns) for row in results["rows"] for turns in row["seconds"].values())
-    about = (
-        f"Medians of {rounds} interleaved rounds, each with the interval that encloses the median with a probability of 95 %. "
-        f"{machine['date']}, commit `{machine['commit']}`, {machine['processor']}, {machine['memory']} of memory, "
-        f"{machine['file_system']}, load {machine['load']} before the first round. {versions}.")
-    return "\n".join([
-        "| workload | the best of curl, aria2 and wget2, s | `haul get`, s | of the best | a worker, s | of the best |",
-        "| --- | --- | --- | --- | --- | --- |",
-        *("| " + " | ".join(cells(row)) + " |" for row in results["rows"]),
-        "", *textwrap.wrap(about, 120)])
+    if which == 0:
+        rounds = max(len(turns) for row in results["rows"] for turns in row["seconds"].values())
+        what = f"Medians of {rounds} interleaved rounds, each with the interval that encloses the median with a probability of 95 %."
+    else:
+        what = "Medians, with the least and the most of the rounds in brackets where there were several."
+    return textwrap.wrap(
+        f"{what} {machine['date']}, commit `{machine['commit']}`{' with changes' if machine['changed'] else ''}, {machine['processor']}, {machine['memory']} of memory, "
+        f"{machine['file_system']}, load {machine['load']} before the first round. {versions}.", 120)
 
 
 def main():
@@ -70,15 +112,16 @@ def main():
         results = json.load(file)
     with open(PAGE, encoding="utf-8") as file:
         page = file.read()
-    before, rest = page.split(BEGIN)
-    shown, after = rest.split(END)
-    wanted = f"\n\n{render(results)}\n\n"
+    which, lines = tables(results)
+    before, rest = page.split(BEGINS[which])
+    shown, after = rest.split(END, 1)
+    wanted = "\n\n" + "\n".join([*lines, "", *origin_of(results, which)]) + "\n\n"
     if "--check" in sys.argv[2:]:
         if shown != wanted:
-            sys.exit("docs/evaluate/performance.md does not show these figures: run Tests/bench/networks/render.py")
+            sys.exit("docs/evaluate/performance.md does not show these figures: run Tests/bench/render.py")
         return
     with open(PAGE, "w", encoding="utf-8") as file:
-        file.write(before + BEGIN + wanted + END + after)
+        file.write(before + BEGINS[which] + wanted + END + after)
 
 
 main()

@@ -481,20 +481,55 @@ client() {
     done
 }
 
-# Beside other queues, each in a venv of its own from PyPI, and Sidekiq from Debian: Tests/bench/peers/peers.py.
-peers() {
-    local place name
+# Other queues, each in a venv of its own from PyPI, and Sidekiq from Debian.
+venvs() {
+    local venvs=.build/bench-peers name
     need_packages ruby ruby-sidekiq
-    place="$(mktemp -d -p "$work")"
     for name in bullmq celery dramatiq rq arq saq huey; do
-        python3 -m venv "$place/$name"
+        [ ! -e "$venvs/$name/installed" ] || continue
+        python3 -m venv "$venvs/$name"
         case $name in
-        celery | dramatiq) "$place/$name/bin/pip" install -q "${name}[redis]" ;;
-        saq) "$place/$name/bin/pip" install -q 'saq[redis]' typing_extensions ;;
-        *) "$place/$name/bin/pip" install -q "$name" redis ;;
+        celery | dramatiq) "$venvs/$name/bin/pip" install -q "${name}[redis]" ;;
+        saq) "$venvs/$name/bin/pip" install -q 'saq[redis]' typing_extensions ;;
+        *) "$venvs/$name/bin/pip" install -q "$name" redis ;;
         esac
+        touch "$venvs/$name/installed"
     done
-    python3 -B Tests/bench/peers/peers.py "$haul" "$place" "$base/noop" ${HAUL_PEERS_JSON:+--json "$HAUL_PEERS_JSON"}
+}
+
+# Beside these queues: Tests/bench/peers/peers.py.
+peers() {
+    venvs
+    python3 -B Tests/bench/peers/peers.py "$haul" "$(mktemp -d -p "$work")" .build/bench-peers "$base/noop" ${HAUL_PEERS_JSON:+--json "$HAUL_PEERS_JSON"}
+}
+
+# The rows of the second table of docs/evaluate/performance.md, and the table: their figures go to the file that
+# $HAUL_BENCH_RESULTS names. It needs root, and refuses to start beside other work.
+publish() {
+    HAUL_BENCH_RESULTS="$(realpath -m "${HAUL_BENCH_RESULTS:?names the file of the figures}")"
+    haul="$(realpath "$haul")"
+    export HAUL_BENCH_RESULTS HAUL="$haul"
+    # What is installed must not be work beside the first row.
+    need_packages aria2 wget2 openssl strace time iproute2 iputils-ping iperf3 nghttp2-proxy gcc libc6-dev util-linux rclone
+    need_object_servers
+    Tests/bench/bucket.sh --parts
+    venvs
+    env -u HAUL_BENCH_RESULTS Tests/web/run.sh "$haul" --streams --jobs 1000 --seconds 1
+    echo "waiting until the machine is quiet"
+    within 900 python3 -B Tests/bench/results.py is-quiet
+    PATH="$PWD/.build/bench-tools/bin:$PATH" python3 -B Tests/bench/results.py begin "$HAUL_BENCH_RESULTS" "$haul"
+    Tests/bench/networks/run.sh --rows clean,clean-tls --tools curl,aria2,wget2,get
+    # With one connection curl and wget2 need half a minute there.
+    Tests/bench/networks/run.sh --rows wide,wide-8 --tools aria2,get
+    python3 -B Tests/bench/cost.py "$haul" "$(mktemp -d -p "$work")" tiny calls memory small_jobs neighbour
+    python3 -B Tests/bench/stalled.py "$haul" "$(mktemp -d -p "$work")"
+    late
+    Tests/chaos/recovery.sh --stalls 0
+    local server
+    for server in rgw weed; do Tests/bench/bucket.sh --server $server --parts speed small --size 1024 --count 500 --repeat 3; done
+    peers
+    Tests/web/run.sh "$haul" --streams
+    python3 -B Tests/bench/render.py "$HAUL_BENCH_RESULTS"
 }
 
 uname -rm; nproc

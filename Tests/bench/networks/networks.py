@@ -8,7 +8,10 @@ import os
 import signal
 import statistics
 import subprocess
+import sys
 
+sys.path.append(os.path.join(os.path.dirname(__file__), ".."))
+import results
 from stage import SERVER_ADDRESS, Stage
 from tools import Tools
 
@@ -46,6 +49,12 @@ class Row:
     """Whether Haul syncs what it has written, as it does by default."""
     syncs_others: bool = False
     """Whether the files of the other programs are synced, too."""
+    get: tuple = ()
+    """Options of `haul get`."""
+    about: str = ""
+    """What the second table of docs/evaluate/performance.md calls the row, if it is there."""
+    goal: float | None = None
+    """The seconds to reach there."""
 
     def bytes_on_link(self):
         """The bytes as the client's device counts them. Where the link carries several segments at once, they share a
@@ -63,7 +72,9 @@ class Row:
 
 MANY = ("--slots", "128", "--connections-per-host", "50")
 LOSSY = Network(rtt=50, rate=200, loss=0.5)
+CLEAN = Network(rtt=50, rate=200)
 FAR = Network(rtt=100, rate=1000)
+WIDE = Network(rtt=100, rate=10_000)
 MB = 1_000_000
 ROWS = [
     Row("lossy-200", LOSSY, 200 * MB),
@@ -84,6 +95,10 @@ ROWS = [
     Row("files", None, 10 << 10, "http://{host}/small/{file}", count=2000, worker=MANY, is_synced=False),
     Row("files-tls", None, 10 << 10, "https://{host}/small/{file}", count=2000, worker=MANY, is_synced=False),
     Row("start", None, 520, is_synced=False),
+    Row("clean", CLEAN, 50_000, "http://{host}/small/{file}", count=500, about="500 files of 50 KB, 50 ms, no loss, synced by Haul alone"),
+    Row("clean-tls", CLEAN, 50_000, "https://{host}/small/{file}", count=500, about="the same over TLS"),
+    Row("wide", WIDE, 1000 * MB, is_synced=False, about="1 GB, 100 ms, 10 Gbit/s, not synced", goal=3.6),
+    Row("wide-8", WIDE, 1000 * MB, is_synced=False, get=("-x", "8"), about="the same with `-x 8`", goal=2.6),
 ]
 # The rows of docs/evaluate/performance.md, and what the page says about them.
 PUBLISHED = {
@@ -144,34 +159,13 @@ def measure(stage, tools, row, chosen, repeat, work):
                   f"{'' if outcome.is_right else ', NOT RIGHT'}", flush=True)
     stage.client = server
     tools.forget_files()
+    if row.about:
+        if any(len(seconds[name]) < repeat for name in chosen):
+            raise SystemExit(f"{row.name}: a turn was not right, so it has no place in a table")
+        others = {name: values for name, values in seconds.items() if name not in ("get", "worker") and values}
+        results.keep(row.name, row.about, "s", seconds["get"], others, row.goal)
     report(row, chosen, seconds, notes, tools.limit)
     return dict(seconds)
-
-
-MAX_LOAD = 0.5
-
-
-def describe_machine(haul):
-    """Where figures come from: what a reader needs to compare them with others."""
-    def output(*command):
-        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
-
-    with open("/proc/cpuinfo") as file:
-        processor = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "unknown")
-    with open("/proc/meminfo") as file:
-        memory = int(file.readline().split()[1]) // 1_000_000
-    versions = {"haul": output(haul, "--version")}
-    for name, *command in (
-        ("curl", "curl", "--version"), ("aria2", "aria2c", "--version"), ("wget2", "wget2", "--version"),
-        ("nginx", "sh", "-c", "nginx -v 2>&1"), ("Redis", "redis-server", "--version"), ("Linux", "uname", "-r")):
-        versions[name] = next(iter(output(*command).splitlines()), "").split("(")[0].strip()
-    return {
-        "date": output("date", "-u", "+%Y-%m-%d"), "commit": output("git", "rev-parse", "--short=10", "HEAD"),
-        "changed": bool(output("git", "status", "--porcelain", "--untracked-files=no")),
-        "processor": f"{os.cpu_count()} × {processor}", "memory": f"{memory} GB",
-        "file_system": output("stat", "-f", "-c", "%T", os.environ.get("TMPDIR", "/tmp")),
-        "load": round(os.getloadavg()[0], 2), "versions": versions,
-    }
 
 
 def report(row, chosen, seconds, notes, most):
@@ -214,14 +208,12 @@ def main():
         return print("\n".join(row.name for row in ROWS))
     rows = {row.name: row for row in ROWS}
     if options.publish:
-        if os.getloadavg()[0] > MAX_LOAD:
-            parser.error(f"the load of the machine is {os.getloadavg()[0]:.2f}, and figures of a machine with a load over {MAX_LOAD} "
-                         "are not published: wait until nothing else runs")
+        results.refuse_load()
         options.repeat, options.no_check = max(6, options.repeat), True
-        results = {"machine": describe_machine(options.haul), "rows": []}
+        published = {"machine": results.describe_machine(options.haul), "rows": []}
         if options.rows:
             with open(options.publish) as file:
-                results = json.load(file)
+                published = json.load(file)
     names = options.rows.split(",") if options.rows else list(PUBLISHED if options.publish else rows)
     chosen = [rows[name] for name in names]
     stage = Stage(options.work, options.seed)
@@ -243,12 +235,10 @@ def main():
         for row in chosen:
             seconds = measure(stage, tools, row, options.tools.split(","), options.repeat, options.work)
             if options.publish:
-                measured = {each["name"]: each for each in results["rows"]} | {
+                measured = {each["name"]: each for each in published["rows"]} | {
                     row.name: {"name": row.name, "about": PUBLISHED[row.name], "seconds": seconds}}
-                results["rows"] = [measured[name] for name in PUBLISHED if name in measured]
-                with open(options.publish, "w") as file:
-                    json.dump(results, file, indent=1)
-                    file.write("\n")
+                published["rows"] = [measured[name] for name in PUBLISHED if name in measured]
+                results.write(options.publish, published)
     finally:
         stage.close()
 

@@ -21,4 +21,4 @@ work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 gcc -O2 -Wall -D_GNU_SOURCE -o "$work/link" Tests/bench/networks/link.c
 python3 -B Tests/bench/networks/networks.py "$haul" "$work" "$@"
-if [ "${1-}" = --publish ]; then python3 -B Tests/bench/networks/render.py "$2"; fi
+if [ "${1-}" = --publish ]; then python3 -B Tests/bench/render.py "$2"; fi

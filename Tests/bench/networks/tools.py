@@ -59,7 +59,7 @@ class Tools:
                 parallel = ["--max-threads", str(row.parallel)] if many else row.wget2
                 return ["wget2", "-q", "--no-config", f"--ca-certificate={certificate}", *parallel, "-i", f"{self.work}/urls"]
             case "get":
-                return [self.haul, "get", "--ca", certificate, *self.durability(row), *urls]
+                return [self.haul, "get", "--ca", certificate, *self.durability(row), *row.get, *urls]
         raise ValueError(name)
 
     @staticmethod

@@ -1,9 +1,9 @@
 """No-op jobs through other queues on Redis, and requests that get 204 from nginx through Haul, one after the other on the
 same server.
 
-  peers.py HAUL DIRECTORY URL [--jobs N] [--slots 1,10,50] [--only NAME,…] [--json FILE]
+  peers.py HAUL DIRECTORY VENVS URL [--jobs N] [--slots 1,10,50] [--only NAME,…] [--json FILE]
 
-Started by run.sh, which makes a venv for each peer in DIRECTORY. All jobs are pushed before the worker starts. The
+Started by run.sh, which makes a venv for each peer in VENVS. All jobs are pushed before the worker starts. The
 figures are of the last nine tenths of them, or of 20 seconds: jobs a second, the CPU time of redis-server for each, and the part of it in
 scripts or functions, if the queue uses any. Then jobs are pushed one at a time to the idle worker: `idle` is the median
 time from before the push to the end. Haul's jobs end with a reply on a list, which is part of both.
@@ -20,6 +20,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "..", "chaos")]
+import results
 from bus import key, until
 from processes import Process, RedisServer, Worker
 from resp import Redis
@@ -43,7 +44,7 @@ MAX_SECONDS = 20
 
 
 class Peer:
-    def __init__(self, name, directory, server, slots):
+    def __init__(self, name, directory, venvs, server, slots):
         self.folder = os.path.join(directory, name)
         os.makedirs(self.folder, exist_ok=True)
         self.environment = os.environ | {"SOCKET": server.socket, "PYTHONPATH": self.folder, "SLOTS": str(slots)}
@@ -53,7 +54,7 @@ class Peer:
         else:
             shutil.copy(os.path.join(HERE, name + ".py"), os.path.join(self.folder, "peer.py"))
             shutil.copy(os.path.join(HERE, "measure.py"), self.folder)
-            programs = os.path.join(self.folder, "bin", "")
+            programs = os.path.join(os.path.abspath(venvs), name, "bin", "")
             self.program = [programs + "python", "peer.py"]
         command = [word.format(socket=server.socket, slots=slots) for word in WORKERS[name]]
         self.worker = Process(
@@ -144,10 +145,29 @@ def scripted(redis):
         if line.startswith(("cmdstat_fcall:", "cmdstat_eval:", "cmdstat_evalsha:")))
 
 
+def keep_rows(figures, slots):
+    """The rows of docs/evaluate/performance.md."""
+    def row(name, about, unit, of, goal=None, more_is_better=False):
+        values = {figure["queue"]: [figure[of]] for figure in figures}
+        own = values.pop("haul", None)
+        values.pop("haul with limits", None)
+        if own:
+            results.keep(name, about, unit, own, values, goal, more_is_better)
+
+    row(f"jobs-{slots}", f"jobs a second, {slots} at once: no-ops, and requests by Haul", "", "rate", more_is_better=True)
+    row(f"jobs-{slots}-redis", "CPU time of Redis for each of them", "µs", "redis_us", goal=50)
+    for figure in figures:
+        if figure["queue"] == "haul with limits":
+            results.keep(f"jobs-{slots}-limits", "the same with limits of the fleet", "µs", [figure["redis_us"]], goal=60)
+    if slots == 1:
+        row("jobs-idle", "from a push to the end of its job, on an idle worker", "ms", "idle_ms")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("haul")
     parser.add_argument("directory")
+    parser.add_argument("venvs")
     parser.add_argument("url")
     parser.add_argument("--jobs", type=int, default=2000)
     parser.add_argument("--slots", default="1,10,50")
@@ -163,7 +183,7 @@ def main():
                 if name.startswith("haul"):
                     queue = Haul(options.haul, options.directory, server, options.url, slots, name != "haul")
                 else:
-                    queue = Peer(name, options.directory, server, slots)
+                    queue = Peer(name, options.directory, options.venvs, server, slots)
                 figure = measure(queue, redis, server, options.jobs)
                 figures.append({"queue": name, "slots": slots, "load": os.getloadavg()[0], **figure})
                 scripts = f", {figure['scripts_us']:.0f} of them in scripts" if figure["scripts_us"] >= 1 else ""
@@ -172,6 +192,7 @@ def main():
                 if options.json:
                     with open(options.json, "w") as file:
                         json.dump({"jobs": options.jobs, "figures": figures}, file, indent=1)
+            keep_rows([figure for figure in figures if figure["slots"] == slots], slots)
     finally:
         server.end()
 
