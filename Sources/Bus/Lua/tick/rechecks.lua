@@ -142,9 +142,11 @@ do
     local name = c.PREFIX .. list
     local length = try('LLEN', name)
     if type(length) ~= 'number' or length == 0 then return 0, 1 end
-    local first, spent, n, page = math.min(left, length), 0, 0, nil
+    local first, spent, n, page = math.min(left, length), 0, 0
+    -- Counted from the back, because a job that an operation resumes meanwhile gets an element at the front.
+    local at = length - first
     while n < first and spent < budget do
-      if n % PAGE == 0 then page = call('LRANGE', name, n - first, math.min(n - first + PAGE, 0) - 1) end
+      if n % PAGE == 0 then page = call('LRANGE', name, at + n, at + n + PAGE - 1) end
       n = n + 1
       local element = page[(n - 1) % PAGE + 1]
       local may_be, cost, is_void = Rechecks.may_be_done(c, element)
@@ -154,7 +156,7 @@ do
       if may_be and fine and is_done then
         if not is_void then spent = spent + DONE end
         -- Roles of an earlier version may lack these two rights.
-        try('LSET', name, n - 1 - first, VOID)
+        try('LSET', name, at + n - 1, VOID)
         local is_of_host = find(list, KEY.deferredHost, 1, true) == 1
         if is_of_host and try('HINCRBY', c.PREFIX .. KEY.hosts, 'waiting', -1) == 0 then
           call('HDEL', c.PREFIX .. KEY.hosts, 'waiting')
