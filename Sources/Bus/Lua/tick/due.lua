@@ -86,19 +86,16 @@ do
   -- In which five minutes the jobs of a queue's schedules were last kept.
   local kept = {}
 
-  -- No tick may come when they would be trimmed.
-  local function extend_all(c)
-    local part = floor(c.now / 300000)
-    if kept[c.PREFIX] == part then return end
-    kept[c.PREFIX] = part
-    for _, id in ipairs(try('HRANDFIELD', c.PREFIX .. KEY.schedules, 200)) do extend(c, id) end
-  end
-
   -- A task of the tick: deletes ended jobs and their index entries. The hashes expire by themselves 10 s later,
   -- because they say where the index of URLs has the job. If a setting has made the time longer, the hashes of older
   -- jobs expire before their entries are due. A completed job stays until it is announced (announcements.lua).
   function Due.trim(c, tick)
-    extend_all(c)
+    local part = floor(c.now / 300000)
+    if kept[c.PREFIX] ~= part then
+      -- No tick may come when they would be trimmed.
+      kept[c.PREFIX] = part
+      for _, id in ipairs(try('HRANDFIELD', c.PREFIX .. KEY.schedules, 200)) do extend(c, id) end
+    end
     for state, ms in pairs(c.retention) do
       local latest = integer_text(c.now - tonumber(ms))
       local found = call('ZRANGEBYSCORE', c.INDEX[state], '-inf', latest, 'LIMIT', 0, 50)
