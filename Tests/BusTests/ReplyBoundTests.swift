@@ -218,6 +218,29 @@ import Testing
         #expect(try await f.redis.send(Command("EXISTS", f.queue.keys[.replyBytes])).int == 0)
     }
 
+    @Test("small replies that come after large ones do not make their list seem small")
+    func newest() async throws {
+        let f = try await QueueFixture()
+        try await f.queue.set(.maxResponsesBytes, to: "0")
+        func sum() async throws -> Int {
+            try await f.redis.send(Command("HGET", f.queue.keys[.replyBytes], "in all")).string.flatMap { Int($0) } ?? 0
+        }
+        for number in 0..<20 {
+            try await f.push([#"{"id":"large-\#(number)","kind":"request","url":"http://h/","reply_to":"r"}"#])
+            let claim = try #require(try await f.claim())
+            try await f.settle(claim, .responded(Self.response(50_000), seconds: 1, unchanged: false))
+        }
+        let large = try await sum()
+        #expect(large > 20 * 50_000)
+        let meta = String(repeating: "m", count: 2000)
+        for number in 0..<30 {
+            try await f.push([#"{"id":"small-\#(number)","url":"http://h/","reply_to":"r","meta":"\#(meta)"}"#])
+            try await f.settle(try #require(try await f.claim()), QueueFixture.done)
+        }
+        for _ in 0..<10 { try await f.tick() }
+        #expect(try await sum() == large)
+    }
+
     @Test("a published event has no large response, and the reply has it") func published() async throws {
         let f = try await QueueFixture()
         let events = f.queue.events()

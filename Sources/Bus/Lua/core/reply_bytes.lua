@@ -37,8 +37,9 @@ do
     end
     for n = 1, #some, 2 do
       local known = to_integer(some[n + 1])
-      -- A list may also have events without responses, which do not count. So the recorded bytes never grow here.
-      local bytes = some[n] ~= SUM and (try('MEMORY', 'USAGE', list(c, some[n])) or 0)
+      -- A list may also have events without responses, which do not count. So the recorded bytes never grow here. All
+      -- elements are measured: the newest few say nothing about the others.
+      local bytes = some[n] ~= SUM and (try('MEMORY', 'USAGE', list(c, some[n]), 'SAMPLES', 0) or 0)
       if type(bytes) == 'number' and bytes < known then sum = set(c, some[n], known, sum, bytes) end
     end
     return sum
