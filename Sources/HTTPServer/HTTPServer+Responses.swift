@@ -15,8 +15,8 @@ extension HTTPServer {
         switch response.body {
         case .bytes(let bytes):
             // Only what has changed nothing may be refused now, because a client repeats it. A request with a body was
-            // checked before (`receive`).
-            guard request.method != "GET" || mayHold(bytes.count, for: connection) else {
+            // checked before (`receive`), unless many came together.
+            guard request.method != "GET" && !response.isRepeatable || mayHold(bytes.count, for: connection) else {
                 return refuse(connection, 503, Self.tooManyResponses)
             }
             let keepsAlive = request.keepsAlive && isWhole && !connection.isHalfClosed

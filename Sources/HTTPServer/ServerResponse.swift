@@ -18,6 +18,8 @@ package struct ServerResponse: Sendable {
     package var body: Body
     /// The network of the client for which it is, if a proxy has forwarded the request; nil: that of the connection.
     package var recipient: ClientNetwork?
+    /// The request has changed nothing although it has a body, so that the client may repeat it.
+    package var isRepeatable = false
 
     package init(_ status: Int, fields: [(name: String, value: String)] = [], body: Body = .bytes([])) {
         (self.status, self.fields, self.body) = (status, fields, body)

@@ -26,9 +26,11 @@ extension Aria2 {
             return .readBody(stranger: isKnown(request) ? nil : request.client) { body in
                 var session = Session(request: request)
                 let text = await respond(to: body, in: &session) ?? ""
-                return ServerResponse(
+                var response = ServerResponse(
                     200, fields: Self.crossOrigin + [("Content-Type", "application/json-rpc")],
                     body: .bytes(Array(text.utf8)))
+                response.isRepeatable = !session.hasChanged
+                return response
             }
         case "GET" where request["upgrade"]?.lowercased() == "websocket":
             return .respond(try socket(request, api))

@@ -21,6 +21,8 @@ struct Aria2: Sendable {
         /// What the present text has cost, however its calls are nested.
         fileprivate(set) var calls = 0
         fileprivate(set) var bytes = 0
+        /// A call may have changed something.
+        fileprivate(set) var hasChanged = false
         /// The caller's place among the searches, which the lists of the present text use one after the other.
         fileprivate var search: Quota<UInt64>.Hold?
 
@@ -178,16 +180,19 @@ struct Aria2: Sendable {
                 throw Failure("too many searches run at once: wait for the answer of an earlier one")
             }
         }
-        return try await result(of: method, Array(params), caller)
+        return try await result(of: method, Array(params), caller, in: &session)
     }
 
-    private func result(of method: String, _ params: [JSON], _ caller: Caller) async throws -> String {
+    private func result(
+        of method: String, _ params: [JSON], _ caller: Caller, in session: inout Session
+    ) async throws -> String {
         let name = String(method.dropFirst(6))
         if Self.changes.contains(name) {
             guard caller.role == .operator else {
                 audit.refusedChange(of: ["jsonrpc", method], by: caller)
                 throw Failure("Unauthorized: a viewer changes nothing")
             }
+            session.hasChanged = true
             return try await change(name, params, caller)
         }
         return try await read(name, params, caller)

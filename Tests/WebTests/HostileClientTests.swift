@@ -214,11 +214,19 @@ import Testing
     func unreadResponses() async throws {
         var limits = ServerLimits()
         limits.responses = 64 << 20
-        let (bytes, changes) = ([UInt8](repeating: 97, count: 9 << 20), Shared(0))
+        let (bytes, changes, lists) = ([UInt8](repeating: 97, count: 9 << 20), Shared(0), Shared(0))
         let server = HTTPServer(limits: limits) { request in
             let text = request.path == "/short" ? "short" : String(decoding: bytes, as: UTF8.self)
             var response = ServerResponse(200, "text/plain", text)
             if request.path == "/forwarded" { response.recipient = ClientAddress("10.1.1.1")?.network }
+            if request.path == "/list" {
+                response.isRepeatable = true
+                return .readBody { [response] _ in
+                    lists.change { $0 += 1 }
+                    while lists.value < 3 { await Task.yield() }
+                    return response
+                }
+            }
             guard request.path == "/change" else { return .respond(response) }
             return .readBody { [response] _ in
                 changes.change { $0 += 1 }
@@ -251,6 +259,17 @@ import Testing
         }
         #expect(changes.value == 0)
         #expect(try await change("body", from: "127.0.4.1").read(until: "aaa").hasPrefix("HTTP/1.1 200 "))
+        // Requests with bodies that come together pass the first check together. What only reads is refused later.
+        var listing: [RawClient] = []
+        for _ in 0..<3 {
+            listing.append(try RawClient(address, from: "127.0.5.1"))
+            await listing.last?.send("POST /list HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\na")
+        }
+        try await eventually("all lists to be asked for") { lists.value == 3 }
+        var refused = 0
+        for client in listing where await client.read(until: "\r\n").hasPrefix("HTTP/1.1 503 ") { refused += 1 }
+        #expect(refused == 2)
+        listing = []
         // A proxy has forwarded it for a client of another network.
         #expect(try await get("/forwarded", from: "127.0.1.3").read(until: "aaa").hasPrefix("HTTP/1.1 200 "))
         #expect(try await get("/", from: "127.0.2.1").read(until: "aaa").hasPrefix("HTTP/1.1 200 "))
