@@ -69,8 +69,9 @@ package final class WebServer: Sendable {
 
     /// The last address of X-Forwarded-For, which the proxy has added.
     private static func forwardedFor(_ request: ServerRequest) -> ClientAddress? {
-        let last = request["x-forwarded-for"]?.split(separator: ",").last
-        return last.flatMap { ClientAddress(String($0.filter { $0 != " " && $0 != "\t" })) }
+        // As bytes: a comma may be part of a Swift Character that a client has begun.
+        let last = request["x-forwarded-for"]?.utf8.split(separator: UInt8(ascii: ",")).last
+        return last.flatMap { ClientAddress(String(decoding: $0, as: UTF8.self).filter { $0 != " " && $0 != "\t" }) }
     }
 
     private static func protected(_ response: ServerResponse, for recipient: ClientNetwork? = nil) -> ServerResponse {
