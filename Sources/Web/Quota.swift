@@ -10,9 +10,14 @@ final class Quota<Resource: Hashable & Sendable>: Sendable {
         deinit { release() }
     }
 
+    private struct Holder: Hashable {
+        let account: Caller.Account
+        let isViewer: Bool
+    }
+
     private struct State {
-        /// How often each account holds each resource.
-        var accounts: [Caller.Account: [Resource: Int]] = [:]
+        /// How often each account holds each resource. A user and a token of one name may have two roles.
+        var accounts: [Holder: [Resource: Int]] = [:]
         var viewers = 0
     }
 
@@ -27,26 +32,26 @@ final class Quota<Resource: Hashable & Sendable>: Sendable {
 
     /// Holds a resource for as long as the result lives; nil if that would exceed a limit.
     func hold(_ resource: Resource, for caller: Caller) -> Hold? {
-        let (account, isViewer) = (caller.account, caller.role == .viewer)
+        let holder = Holder(account: caller.account, isViewer: caller.role == .viewer)
         let isHeld = state.withLock { state in
-            let held = state.accounts[account] ?? [:]
+            let held = state.accounts[holder] ?? [:]
             if held[resource] == nil {
-                guard held.count < maxEach, !isViewer || state.viewers < maxViewers else { return false }
-                if isViewer { state.viewers += 1 }
+                guard held.count < maxEach, !holder.isViewer || state.viewers < maxViewers else { return false }
+                if holder.isViewer { state.viewers += 1 }
             }
-            state.accounts[account, default: [:]][resource, default: 0] += 1
+            state.accounts[holder, default: [:]][resource, default: 0] += 1
             return true
         }
         guard isHeld else { return nil }
-        return Hold { [weak self] in self?.release(resource, of: account, isViewer) }
+        return Hold { [weak self] in self?.release(resource, of: holder) }
     }
 
-    private func release(_ resource: Resource, of account: Caller.Account, _ isViewer: Bool) {
+    private func release(_ resource: Resource, of holder: Holder) {
         state.withLock { state in
-            guard let count = state.accounts[account]?[resource] else { return }
-            state.accounts[account]?[resource] = count > 1 ? count - 1 : nil
-            if count == 1, isViewer { state.viewers -= 1 }
-            if state.accounts[account]?.isEmpty == true { state.accounts[account] = nil }
+            guard let count = state.accounts[holder]?[resource] else { return }
+            state.accounts[holder]?[resource] = count > 1 ? count - 1 : nil
+            if count == 1, holder.isViewer { state.viewers -= 1 }
+            if state.accounts[holder]?.isEmpty == true { state.accounts[holder] = nil }
         }
     }
 }

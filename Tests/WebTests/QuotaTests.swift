@@ -30,6 +30,21 @@ import Testing
         #expect(take("c", caller("v")) && take("d", caller("v")) && take("e", caller("w")))
     }
 
+    @Test("a user and a token of one name with two roles do not change what other viewers may hold")
+    func twoRoles() {
+        for roles in [[Role.viewer, .operator], [.operator, .viewer]] {
+            let quota = Quota<String>(maxEach: 2, maxViewers: 1)
+            for _ in 0..<3 {
+                var holds = roles.map { quota.hold("a", for: caller("ci", $0)) }
+                #expect(holds.allSatisfy { $0 != nil })
+                // The first one leaves first.
+                while !holds.isEmpty { holds.removeFirst() }
+            }
+            let hold = quota.hold("a", for: caller("v"))
+            #expect(hold != nil && quota.hold("a", for: caller("w")) == nil)
+        }
+    }
+
     @Test("the events that a client does not read are bounded in number and in bytes", arguments: [10, 100_000])
     func events(length: Int) {
         let buffer = ListenerBuffer()
