@@ -38,6 +38,31 @@ import Testing
         #expect(lines.last?.contains("c199") == true && !lines.contains { $0.hasSuffix("c149\t1") })
     }
 
+    @Test("a server without TLS replaces no cookie of https, and sets none")
+    func secure() throws {
+        let own = try #require(try StoredCookie(line: ".example.org\tTRUE\t/\tTRUE\t0\tsid\tgood"))
+        let file = CookieFile(directory.file("jar"), known: [own])
+        func record(_ url: String, _ fields: String...) {
+            let headers = HeaderFields(fields.map { HeaderField("Set-Cookie", $0) })
+            file.record(ResponseHead(status: 200, headers: headers, url: url))
+        }
+        record(
+            "http://x.example.org/", "sid=evil; Domain=example.org; Path=/", "sid=; Max-Age=0; Domain=example.org",
+            "sid=evil; Path=/a", "s=evil; Secure", "__Secure-s=evil", "ok=1")
+        record(
+            "https://x.example.org/", "__Host-s=evil; Secure; Domain=example.org; Path=/",
+            "__Secure-s=evil", "__Host-t=good; Secure; Path=/", "__Secure-t=good; Secure")
+        try file.save()
+        let lines = String(decoding: directory.contents("jar") ?? [], as: UTF8.self)
+        #expect(!lines.contains("evil"), "\(lines)")
+        #expect(lines.split(separator: "\n").count == 5 && lines.contains("sid\tgood") && lines.contains("ok\t1"))
+        // The server of https may.
+        record("https://x.example.org/", "sid=new; Domain=example.org; Path=/; Secure")
+        try file.save()
+        let after = String(decoding: directory.contents("jar") ?? [], as: UTF8.self)
+        #expect(after.contains("sid\tnew") && !after.contains("sid\tgood"))
+    }
+
     @Test("a file that cannot be written leaves nothing") func failure() throws {
         try FileManager.default.createDirectory(
             atPath: directory.file("jar/full"), withIntermediateDirectories: true)

@@ -26,9 +26,10 @@ final class CookieFile: Sendable {
     func record(_ head: ResponseHead) {
         let lines = head.headers.all("set-cookie")
         guard !lines.isEmpty, let url = WebURL(head.url) else { return }
-        let now = UnixTime.seconds
+        let (now, isPlain) = (UnixTime.seconds, url.scheme != "https")
         cookies.withLock { cookies in
             for cookie in lines.compactMap({ StoredCookie(field: $0, from: url, at: now) }) {
+                if isPlain, (cookies.known + cookies.set).contains(where: cookie.overlays) { continue }
                 cookies.known.removeAll { $0.isSameCookie(as: cookie) }
                 cookies.set.removeAll { $0.isSameCookie(as: cookie) }
                 cookies.set.append(cookie)

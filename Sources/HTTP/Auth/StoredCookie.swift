@@ -60,6 +60,11 @@ package struct StoredCookie: Sendable, Equatable {
         let isPath = attributes["path"].map { $0.hasPrefix("/") && $0.utf8.allSatisfy { $0 > 0x20 && $0 != 0x7F } }
         path = (isPath == true ? attributes["path"] : nil) ?? (folder.isEmpty ? "/" : folder)
         (isSecure, isHTTPOnly) = (attributes["secure"] != nil, attributes["httponly"] != nil)
+        // Somebody on the way of plain http must not set what only a server of https may (RFC 6265bis section 5.7).
+        guard !isSecure || url.scheme == "https" else { return nil }
+        let lowered = name.lowercased()
+        if lowered.hasPrefix("__secure-"), !isSecure { return nil }
+        if lowered.hasPrefix("__host-"), !isSecure || !given.isEmpty || attributes["path"] != "/" { return nil }
         // 0 means the end of the session, so a time in the past is at least 1.
         if let age = attributes["max-age"].flatMap({ Int64($0) }) {
             expires = age <= 0 ? 1 : now.addingReportingOverflow(age).overflow ? 0 : now + age
@@ -83,6 +88,14 @@ package struct StoredCookie: Sendable, Equatable {
     }
 
     package func hasSameDomain(as other: StoredCookie) -> Bool { domain == other.domain }
+
+    /// Whether this cookie, which came without TLS, would replace or hide one that is for https only.
+    package func overlays(_ other: StoredCookie) -> Bool {
+        other.isSecure && name == other.name
+            && (domain == other.domain || Self.isSubdomain(domain, of: other.domain)
+                || Self.isSubdomain(other.domain, of: domain))
+            && (path == other.path || path.hasPrefix(other.path.hasSuffix("/") ? other.path : other.path + "/"))
+    }
 
     private static let httpOnly = "#HttpOnly_"
 
