@@ -47,6 +47,17 @@ import Testing
         let printed = try await bench.get("--print-config", environment: environment)
         #expect(printed.status == 0 && printed.out.contains("user-agent = Mine/1  # \(file):2\n"), "\(printed)")
         #expect(printed.out.contains("\n[127.0.0.1]\nheader = X-Team: films  # \(file):7\n"))
+        try write(
+            """
+            user = alice:s3cret
+            header = X-Api-Key: s3cret
+            proxy = bob:s3cret@p.example:1
+            """)
+        let masked = try await bench.get("--print-config", environment: environment)
+        #expect(masked.out.contains("user = alice:[masked]") && masked.out.contains("X-Api-Key: [masked]"), "\(masked)")
+        #expect(masked.out.contains("proxy = p.example:1") && !masked.out.contains("s3cret"), "\(masked)")
+        try write("bearer = s3cret")
+        #expect(try await bench.get("--print-config", environment: environment).out.contains("bearer = [masked]"))
         for (text, words) in [
             ("quite = true", ":1: \"quite\" is not an option with a default. Did you mean quiet?"),
             ("quiet = yes", "must be true or false"), ("x", "write option = value"), ("output = a", "not an option"),

@@ -16,6 +16,25 @@ package struct GetConfiguration: Sendable {
         package let name: String
         package let value: String
         package let line: Int
+
+        /// The value without secrets.
+        var shown: String {
+            let mask = "[masked]"
+            let parts = value.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+            switch name {
+            case "bearer": return mask
+            case "user" where parts.count == 2: return "\(parts[0]):\(mask)"
+            case "cookie" where value.contains("="): return mask
+            case "header" where parts.count == 2:
+                let field = parts[0].lowercased()
+                let isSecret = ["auth", "cookie", "token", "key", "secret", "password"].contains { field.contains($0) }
+                return isSecret ? "\(parts[0]): \(mask)" : value
+            // It may be given without a scheme.
+            case "proxy" where !value.contains("://"):
+                return String(MaskedURL.withoutCredentials("//://" + value).dropFirst(5))
+            default: return MaskedURL.keepingQuery(value)
+            }
+        }
     }
 
     struct Section: Sendable {
@@ -122,9 +141,10 @@ package struct GetConfiguration: Sendable {
         return (all.first ?? []).filter { field in all.allSatisfy { $0.contains { $0 == field } } }
     }
 
-    /// The settings with the lines that they come from.
+    /// The settings with the lines that they come from. Passwords, tokens and the like are masked, because the text may be
+    /// kept or shown elsewhere.
     package var text: String {
-        func line(_ setting: Setting) -> String { "\(setting.name) = \(setting.value)  # \(path):\(setting.line)\n" }
+        func line(_ setting: Setting) -> String { "\(setting.name) = \(setting.shown)  # \(path):\(setting.line)\n" }
         return settings.map(line).joined()
             + sections.map { "\n[\($0.host)]\n" + $0.settings.map(line).joined() }.joined()
     }
