@@ -12,6 +12,8 @@ import Testing
         arguments: [
             ("%U\n dir=/tmp/elsewhere\n", "dir=/tmp/elsewhere"), ("%U\n dir=../..\n", "dir=../.."),
             ("%U\n dir=s3://b/x\n", "dir=s3://b/x"), ("%U\n out=.bashrc\n", "out=.bashrc"),
+            ("%U\n out=x\u{0D4E}/.profile\n", "begins with a dot"),
+            ("%U\n out=.\u{0301}x\n", "begins with a dot"),
             ("%U\n out=/tmp/elsewhere\n", "out=/tmp/elsewhere"), ("%U\n dir=.config\n out=x\n", "dir=.config"),
             ("%U\n allow-overwrite=true\n", "overwrite"), ("%U\n if-exists=overwrite\n", "overwrite"),
             ("%U\n conditional-get=true\n", "conditional-get"), ("%U\n header=Authorization: x\n", "headers"),

@@ -47,7 +47,7 @@ enum RemoteList {
             if path.hasPrefix("/") || GetTarget.isBucket(path) {
                 throw refuse("\(name)=\(path), which is not relative,")
             }
-            if path.split(separator: "/").contains(where: { $0.hasPrefix(".") }) {
+            if path.pathParts.contains(where: { $0.utf8.first == UInt8(ascii: ".") }) {
                 throw refuse("\(name)=\(path), with a name that begins with a dot,")
             }
         }
