@@ -81,8 +81,8 @@ import Testing
         #expect(try await bench.fleet.field("error", of: "e") == "io")
         let message = try await bench.fleet.field("message", of: "e")
         let written = try #require(message.split(separator: " ").compactMap { Int($0) }.first)
-        // Some blocks were in flight.
-        #expect((1_000_000...(64 << 20) - 20_000_000).contains(written))
+        // On a busy machine all of the worker's blocks may have been received, and not yet refused by the disk.
+        #expect((1_000_000...(64 << 20) - 30_000_000 + 12 * (2 << 20)).contains(written))
         try await bench.push("other")
         try await bench.fleet.wait("other", for: "completed")
         #expect(bench.holds("other"))
