@@ -205,7 +205,7 @@ class Bench:
         get = [self.haul, "get", "-q", "--durability", "process", *urls]
         seconds, cpu, again = {name: [] for name in ["haul", *MANY_AT_ONCE]}, {name: [] for name in ["haul", *MANY_AT_ONCE]}, []
         names = list(seconds)
-        for turn in range(4):
+        for turn in range(3):
             for name in names[turn:] + names[:turn]:
                 folder, took, spent = self.in_turn(get if name == "haul" else self.peer(name), "tiny")
                 seconds[name].append(took)
@@ -303,7 +303,7 @@ class Bench:
         them beside it. It is compared with a worker that does not sync, because both take processor time."""
         urls = self.make("beside", SMALL, SMALL_SIZE)
         seconds = {"process": [], "disk": []}
-        for turn in range(10):
+        for turn in range(7):
             for durability in ["process", "disk"] if turn % 2 else ["disk", "process"]:
                 worker, redis, connection = self.start_worker(self.next_folder(), "--durability", durability)
                 for part in range(20):

@@ -500,7 +500,7 @@ venvs() {
 # Beside these queues: Tests/bench/peers/peers.py.
 peers() {
     venvs
-    python3 -B Tests/bench/peers/peers.py "$haul" "$(mktemp -d -p "$work")" .build/bench-peers "$base/noop" ${HAUL_PEERS_JSON:+--json "$HAUL_PEERS_JSON"}
+    python3 -B Tests/bench/peers/peers.py "$haul" "$(mktemp -d -p "$work")" .build/bench-peers "$base/noop" --jobs "${JOBS:-2000}" ${HAUL_PEERS_JSON:+--json "$HAUL_PEERS_JSON"}
 }
 
 # The rows of the second table of docs/evaluate/performance.md, and the table: their figures go to the file that
@@ -527,7 +527,7 @@ publish() {
     Tests/chaos/recovery.sh --stalls 0
     local server
     for server in rgw weed; do Tests/bench/bucket.sh --server $server --parts speed small --size 1024 --count 500 --repeat 3; done
-    peers
+    JOBS=1000 peers
     Tests/web/run.sh "$haul" --streams
     python3 -B Tests/bench/render.py "$HAUL_BENCH_RESULTS"
 }
