@@ -20,7 +20,8 @@ struct Bucket: Sendable {
         _ server: ObjectServer, endpoint: String? = nil, prefix: String? = nil, memory: Int = ObjectStore.memory
     ) throws {
         self.server = server
-        let prefix = prefix ?? "t\(UInt64.random(in: 0...(.max)))"
+        // Its number of characters is not that of its bytes.
+        let prefix = prefix ?? "tü\(UInt64.random(in: 0...(.max)))"
         let address = try BucketAddress("s3://\(server.bucket)/\(prefix)", endpoint: endpoint ?? server.endpoint)
         var options = ObjectStore.Options()
         options.memory = memory
@@ -42,7 +43,9 @@ struct Bucket: Sendable {
     func everything() async throws -> (objects: [String], uploads: Int) {
         await store.runDeferredWork()
         let prefix = store.client.address.key("")
-        let objects = try await store.client.list(prefix).objects.map { String($0.key.dropFirst(prefix.utf8.count)) }
+        let objects = try await store.client.list(prefix).objects.map {
+            String(decoding: $0.key.utf8.dropFirst(prefix.utf8.count), as: UTF8.self)
+        }
         return (objects.filter { $0 != HiddenKeys.probe }, try await store.client.uploads(prefix).count)
     }
 }

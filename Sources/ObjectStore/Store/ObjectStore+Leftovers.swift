@@ -35,7 +35,9 @@ extension ObjectStore {
         client.notify("leftovers at \(path) of \(client.address) remain for now: \(error.summary)")
     }
 
-    private func path(_ key: String) -> String { String(key.dropFirst(client.address.key("").utf8.count)) }
+    private func path(_ key: String) -> String {
+        String(decoding: key.utf8.dropFirst(client.address.key("").utf8.count), as: UTF8.self)
+    }
 
     private func parse(_ key: String) -> (keys: HiddenKeys, kind: HiddenKeys.Kind)? { HiddenKeys.parse(path(key)) }
 
