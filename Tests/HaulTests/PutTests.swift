@@ -44,6 +44,18 @@ import Testing
         #expect(tus.status == 0 && server.finished == [bytes], "\(tus.err)")
     }
 
+    @Test("a file is sent under its own name, whatever characters its directory has") func directories() async throws {
+        let origin = try OriginServer { _ in OriginReply(201) }
+        try FileManager.default.createDirectory(atPath: directory.file("Ü文"), withIntermediateDirectories: true)
+        let first = try file("Ü文/111.bin", [1])
+        for (name, bytes) in [("11.bin", [2]), ("1.bin", [3]), (".bin", [4])] as [(String, [UInt8])] {
+            _ = try file("Ü文/" + name, bytes)
+        }
+        let one = try await put(first, origin.url("/in/"))
+        #expect(one.status == 0, "\(one)")
+        #expect(origin.requests.map(\.path) == ["/in/111.bin"] && origin.requests[0].body.bytes == [1])
+    }
+
     @Test("--body writes the bytes of a response as they are") func body() async throws {
         let origin = try OriginServer { _ in OriginReply(201, body: [0xFF, 0x00, 0xC3, 0x0A]) }
         let path = try file("a", [1])

@@ -35,7 +35,8 @@ struct PutPlan {
         var relative: [String] = []
         for (label, path) in zip(labels, paths) {
             if let path {
-                relative.append(String(path.dropFirst(shared == "/" ? 1 : shared.utf8.count + 1)))
+                let rest = path.utf8.dropFirst(shared == "/" ? 1 : shared.utf8.count + 1)
+                relative.append(String(decoding: rest, as: UTF8.self))
             } else {
                 let name = try Self.name(ofPipe: label, url, options)
                 // No file has this path, because it has a directory that was never made.
