@@ -42,6 +42,8 @@ def read(bench, token, number, opened, refused, end):
                 pass
     except urllib.error.HTTPError as error:
         refused.append(error.code)
+    except OSError as error:
+        print(f"a stream ended: {error}", flush=True)
     finally:
         if number in opened and not end.is_set():
             opened.remove(number)
