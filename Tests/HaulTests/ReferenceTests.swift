@@ -34,9 +34,11 @@ import Testing
         #expect(found.sorted() == parts.keys.sorted())
     }
 
-    @Test("the page on performance shows the figures that were measured") func figures() async throws {
+    @Test(
+        "the page on performance shows the figures that were measured", arguments: ["performance", "performance-more"])
+    func figures(_ name: String) async throws {
         let script = Pages.repository.appending(path: "Tests/bench/render.py").path
-        let figures = Pages.repository.appending(path: "docs/evaluate/performance.json").path
+        let figures = Pages.repository.appending(path: "docs/evaluate/\(name).json").path
         let check = try ChildProcess("python3", ["-B", script, figures, "--check"])
         #expect(try await check.wait() == 0, "\(check.standardError)")
     }
