@@ -133,7 +133,7 @@ import Testing
         await queue.close()
     }
 
-    @Test("a job that ended long ago is no news, although a schedule keeps it among those that end now")
+    @Test("a job that ended long ago is not news, although a schedule keeps it among those that end now")
     func kept() async throws {
         let server = try await RedisServer()
         let queue = try HaulQueue(redis: server.url)

@@ -60,7 +60,7 @@ package struct StoredCookie: Sendable, Equatable {
         let isPath = attributes["path"].map { $0.hasPrefix("/") && $0.utf8.allSatisfy { $0 > 0x20 && $0 != 0x7F } }
         path = (isPath == true ? attributes["path"] : nil) ?? (folder.isEmpty ? "/" : folder)
         (isSecure, isHTTPOnly) = (attributes["secure"] != nil, attributes["httponly"] != nil)
-        // Somebody on the way of plain http must not set what only a server of https may (RFC 6265bis section 5.7).
+        // Whoever is on the way of plain http must not set what only a server of https may (RFC 6265bis section 5.7).
         guard !isSecure || url.scheme == "https" else { return nil }
         let lowered = name.lowercased()
         if lowered.hasPrefix("__secure-"), !isSecure { return nil }
