@@ -52,10 +52,12 @@ import Testing
             user = alice:s3cret
             header = X-Api-Key: s3cret
             proxy = bob:s3cret@p.example:1
+            on-complete = notify #1?
             """)
         let masked = try await bench.get("--print-config", environment: environment)
         #expect(masked.out.contains("user = alice:[masked]") && masked.out.contains("X-Api-Key: [masked]"), "\(masked)")
         #expect(masked.out.contains("proxy = p.example:1") && !masked.out.contains("s3cret"), "\(masked)")
+        #expect(masked.out.contains("on-complete = notify #1?  # "), "\(masked)")
         try write("bearer = s3cret")
         #expect(try await bench.get("--print-config", environment: environment).out.contains("bearer = [masked]"))
         for (text, words) in [

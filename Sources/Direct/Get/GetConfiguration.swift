@@ -32,7 +32,7 @@ package struct GetConfiguration: Sendable {
             // It may be given without a scheme.
             case "proxy" where !value.contains("://"):
                 return String(MaskedURL.withoutCredentials("//://" + value).dropFirst(5))
-            default: return MaskedURL.keepingQuery(value)
+            default: return value.contains("://") ? MaskedURL.keepingQuery(value) : value
             }
         }
     }
