@@ -98,4 +98,35 @@ import Testing
         try await f.expectOrder()
         #expect(try await f.queue.waitingLists().count == 7)
     }
+
+    @Test(
+        "a job that is resumed while the elements of its group are looked at again takes no element's place",
+        arguments: [true, false])
+    func resumed(_ isFirst: Bool) async throws {
+        let f = try await QueueFixture()
+        let again = #"{"id":"again","url":"http://h/a","group":"acme","batch":"b"}"#
+        try await f.push(again)
+        let first = try #require(try await f.claim())
+        try await f.settle(first, .failed(Failure(.http(500), "m"), retryable: true, received: 0))
+        try await f.redis.send(Command("HSET", f.queue.keys.limits, "group:acme", #"{"running":1}"#))
+        let others = (0...1).map { #"{"id":"acme-\#($0)","url":"http://h/\#($0)","group":"acme"}"# }
+        try await f.push(others[0])
+        let running = try #require(try await f.claim())
+        // The job waits to be begun anew, beside one that is new.
+        try await f.push(isFirst ? [again, others[1]] : [others[1], again])
+        #expect(try await f.claim() == nil)
+        try await f.queue.request(.cancelled, of: ["unknown"])
+        var tick = Tick(f.worker, runs: [(running.run, RunReport())])
+        _ = try await f.queue.step(&tick)
+        // Now a round is under way. It meets the push after the job has been put into the same list.
+        try await f.queue.request(.retried, ofBatch: "b")
+        for _ in 0..<5 { try await f.tick([running]) }
+        try await f.settle(running, QueueFixture.done)
+        var ids: Set<String> = []
+        while let claim = try await f.claim() {
+            ids.insert(claim.run.id)
+            try await f.settle(claim, QueueFixture.done)
+        }
+        #expect(ids == ["again", "acme-1"])
+    }
 }

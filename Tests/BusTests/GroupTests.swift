@@ -53,36 +53,6 @@ struct GroupTests {
         try await f.expectOrder()
     }
 
-    @Test(
-        "a job that is resumed while the elements of its group are looked at again takes no element's place",
-        arguments: [true, false])
-    func resumed(_ isFirst: Bool) async throws {
-        let f = try await QueueFixture()
-        let again = #"{"id":"again","url":"http://h/a","group":"acme","batch":"b"}"#
-        try await f.push(again)
-        let first = try #require(try await f.claim())
-        try await f.settle(first, .failed(Failure(.http(500), "m"), retryable: true, received: 0))
-        try await limit("acme", #"{"running":1}"#, f)
-        try await push(f, "acme", 0..<1)
-        let running = try #require(try await f.claim())
-        // The job waits to be begun anew, beside one that is new.
-        try await push(f, isFirst ? [again, Self.element("acme-1", "acme")] : [Self.element("acme-1", "acme"), again])
-        #expect(try await f.claim() == nil)
-        try await f.queue.request(.cancelled, of: ["nobody"])
-        var tick = Tick(f.worker, runs: [(running.run, RunReport())])
-        _ = try await f.queue.step(&tick)
-        // Now a round is under way. It meets the push after the job has been put into the same list.
-        try await f.queue.request(.retried, ofBatch: "b")
-        for _ in 0..<5 { try await f.tick([running]) }
-        try await f.settle(running, QueueFixture.done)
-        var ids: Set<String> = []
-        while let claim = try await f.claim() {
-            ids.insert(claim.run.id)
-            try await f.settle(claim, QueueFixture.done)
-        }
-        #expect(ids == ["again", "acme-1"])
-    }
-
     private static func group(_ id: String) -> String { String(id.prefix { $0 != "-" }) }
 
     private func count(_ ids: some Sequence<String>) -> [String: Int] {
