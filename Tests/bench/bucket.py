@@ -196,7 +196,7 @@ class Bench:
                 raise RuntimeError(f"the object {key} is not what was sent")
 
     def run(self, *command):
-        # What was written before is no work beside the command.
+        # What was written before must not be work beside the command.
         os.sync()
         began = time.monotonic()
         subprocess.run(command, check=True, env=self.environment, stdout=subprocess.DEVNULL)
