@@ -181,16 +181,21 @@ extension API {
             })
     }
 
-    /// Sends an event for each resource that has changed, as soon as the resource is read.
+    /// Sends an event for each resource that has changed, as soon as the resource is read. Mostly another stream has read
+    /// all of them within their ages, so only the others cost a task.
     private func sendChanges(
         _ resources: [(name: String, resource: Resource)], _ memory: inout Memory, _ send: Send
     ) async throws {
+        let known = await reads.known(resources.map { ($0.resource.key, $0.resource.age) })
+        for (watched, text) in zip(resources, known) {
+            guard let text else { continue }
+            try await News(name: watched.name, result: .success(text)).sendUnlessSent(&memory, send)
+        }
         try await withThrowingTaskGroup(of: News.self) { group in
-            for (name, resource) in resources { group.addTask { await news(of: resource, as: name) } }
-            for try await news in group where memory.sent[news.name] != news.mark {
-                memory.sent[news.name] = news.mark
-                try await send(news.text)
+            for (watched, text) in zip(resources, known) where text == nil {
+                group.addTask { await news(of: watched.resource, as: watched.name) }
             }
+            for try await news in group { try await news.sendUnlessSent(&memory, send) }
         }
     }
 
@@ -199,14 +204,21 @@ extension API {
         let name: String
         let result: Result<SharedText, APIError>
 
-        var mark: Memory.Sent {
+        func sendUnlessSent(_ memory: inout Memory, _ send: Send) async throws {
+            let mark = mark
+            guard memory.sent[name] != mark else { return }
+            memory.sent[name] = mark
+            try await send(text)
+        }
+
+        private var mark: Memory.Sent {
             switch result {
             case .success(let shared): .text(shared.version)
             case .failure(let error): .failure(error.json())
             }
         }
 
-        var text: String {
+        private var text: String {
             switch result {
             case .success(let shared):
                 "event: change\ndata: {\"watch\":\(JSON.quoted(name)),\"data\":\(shared.text)}\n\n"

@@ -18,8 +18,11 @@ actor SharedReads {
         let task: Read
         let started: ContinuousClock.Instant
         var isExpired = false
-        /// The length of the text; 0 until it was read.
-        var length = 0
+        /// nil until it was read.
+        var found: SharedText?
+        var length: Int { found?.text.utf8.count ?? 0 }
+
+        func isFresh(within age: Duration) -> Bool { !isExpired && started + age > .now }
     }
 
     private let traffic: Traffic
@@ -46,6 +49,16 @@ actor SharedReads {
         for key in entries.keys { entries[key]?.isExpired = true }
     }
 
+    /// Those texts that were read within their ages, without waiting for any; nil for the others.
+    ///
+    /// - Parameter texts: Keys and ages.
+    func known(_ texts: [(key: String, age: Duration)]) -> [SharedText?] {
+        texts.map { key, age in
+            guard let entry = entries[key], entry.isFresh(within: age) else { return nil }
+            return entry.found
+        }
+    }
+
     /// The text of `key`, no older than `age`.
     ///
     /// - Parameter isWatched: The call fails once Redis has been silent for `maxSilence`. The read itself goes on.
@@ -60,7 +73,7 @@ actor SharedReads {
             switch result {
             case .failure: entries[key] = nil
             case .success(let found):
-                entries[key]?.length = found.text.utf8.count
+                entries[key]?.found = found
                 dropOldest(except: key)
             }
         }
@@ -84,7 +97,7 @@ actor SharedReads {
     private func task(
         _ key: String, within age: Duration, _ read: @escaping @Sendable () async throws -> String
     ) -> Read {
-        if let entry = entries[key], !entry.isExpired, entry.started + age > .now { return entry.task }
+        if let entry = entries[key], entry.isFresh(within: age) { return entry.task }
         if entries.count >= Self.cleanupThreshold, lastCleanup + Self.maxAge < .now {
             lastCleanup = .now
             entries = entries.filter { $0.value.started + Self.maxAge > .now }

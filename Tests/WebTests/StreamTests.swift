@@ -288,4 +288,27 @@ import Testing
             #expect([400, 404].contains(await fixture.get("/api/live?" + target).status), "\(target)")
         }
     }
+
+    @Test("a text that was read within its age is known without a wait, and no other one is") func known() async throws
+    {
+        let reads = SharedReads(Redis(try RedisURL("redis://127.0.0.1:1"), name: "t").traffic)
+        let texts = ["a", "b"].map { (key: $0, age: Duration.seconds(60)) }
+        let (gate, opener) = AsyncStream<Void>.makeStream()
+        #expect(await reads.known(texts).allSatisfy { $0 == nil })
+        _ = try await reads.text("a", within: .seconds(60)) { "the text of a" }
+        // A read in progress is not waited for.
+        let slow = Task {
+            try await reads.text("b", within: .seconds(60)) {
+                for await _ in gate {}
+                return "late"
+            }
+        }
+        #expect(await reads.known(texts).map { $0?.text } == ["the text of a", nil])
+        opener.finish()
+        #expect(try await slow.value.text == "late")
+        #expect(await reads.known(texts).map { $0?.text } == ["the text of a", "late"])
+        #expect(await reads.known([("a", .zero)])[0] == nil)
+        await reads.expireAll()
+        #expect(await reads.known(texts).allSatisfy { $0 == nil })
+    }
 }
