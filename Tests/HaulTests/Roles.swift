@@ -8,6 +8,8 @@ final class Roles: Sendable {
     static let prefix = "haul:{default}:"
 
     let server: RedisServer
+    /// Where sentinels reach the server.
+    let port = FreePort.next()
     let admin: Redis
     let directory = TemporaryDirectory()
     /// The rules of each role as in the file, without its password.
@@ -28,7 +30,8 @@ final class Roles: Sendable {
         self.rules = rules
         let users = directory.file("users.acl")
         try text.write(toFile: users, atomically: true, encoding: .utf8)
-        server = try await RedisServer(settings + ["--aclfile", users], kind: kind)
+        let own = ["--aclfile", users, "--port", "\(port)", "--bind", "127.0.0.1"]
+        server = try await RedisServer(settings + own, kind: kind)
         admin = Redis(try RedisURL(Self.url("admin", of: server)), name: "admin")
     }
 

@@ -26,6 +26,52 @@ package enum FreePort {
     }
 }
 
+/// One sentinel that calls a server `main`. It knows no others, as if it were cut off from them.
+package final class Sentinel: Sendable {
+    package let port = FreePort.next()
+    private let process: ChildProcess
+    private let directory = TemporaryDirectory()
+
+    /// - Parameter epoch: The number of its configuration, which grows with each failover.
+    package init(monitoring primary: Int, epoch: Int = 0) async throws {
+        let file = directory.file("sentinel.conf")
+        let settings = """
+            port \(port)
+            bind 127.0.0.1
+            dir \(directory.path)
+            sentinel monitor main 127.0.0.1 \(primary) 2
+            sentinel config-epoch main \(epoch)
+            """
+        try settings.write(toFile: file, atomically: true, encoding: .utf8)
+        process = try ChildProcess("redis-server", [file, "--sentinel"])
+        try await eventually("the sentinel") { try await self.ask("PING").contains("PONG") }
+    }
+
+    deinit { process.kill(SIGKILL) }
+
+    /// Names another server from now on.
+    package func monitor(_ primary: Int) async throws {
+        _ = try await ask("SENTINEL", "REMOVE", "main")
+        _ = try await ask("SENTINEL", "MONITOR", "main", "127.0.0.1", "\(primary)", "2")
+    }
+
+    private func ask(_ words: String...) async throws -> String {
+        let cli = try ChildProcess("redis-cli", ["-p", "\(port)"] + words)
+        _ = try await cli.wait()
+        return cli.standardOutput
+    }
+}
+
+extension [Sentinel] {
+    /// The URL of the primary that they call `main`, in their order.
+    package var url: String { url(user: "") }
+
+    /// - Parameter user: `name:password@`, or empty.
+    package func url(user: String) -> String {
+        "redis+sentinel://\(user)" + map { "127.0.0.1:\($0.port)" }.joined(separator: ",") + "/main"
+    }
+}
+
 /// A primary with a replica, and three sentinels that monitor them.
 package final class RedisWithSentinels: Sendable {
     package let servers: [RedisServer]
