@@ -39,8 +39,12 @@ public struct JobEvents: AsyncSequence, Sendable {
                     hasEnded = true
                     return .event(event)
                 }
-                guard let element = await messages.next() else {
-                    throw messages.isFinished ? .closed : .cancelled
+                guard let element = await messages.next(until: .now + ResultWait.pollInterval) else {
+                    if messages.isFinished { throw .closed }
+                    if Task.isCancelled { throw .cancelled }
+                    // A node that is cut off from its cluster forwards no message, and the connection to it stays open.
+                    if let update = try await catchUp() { return update }
+                    continue
                 }
                 switch element {
                 case .interrupted(let error):

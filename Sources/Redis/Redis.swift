@@ -149,7 +149,9 @@ package actor Redis {
             }
             let isRedirected = locator.follow(error, from: server)
             if isRedirected { mayFailOver = true }
-            // Find the server again: another one may be the primary by now.
+            // Find the server again: another one may be the primary by now. A node of a cluster that is cut off from the
+            // others may stay so.
+            if !isRedirected, [.masterDown, .clusterDown].contains(error.code) { locator.failed(error) }
             if isRedirected || [.readOnly, .masterDown, .clusterDown].contains(error.code) { retire(connection) }
             tries += 1
             // Follow the first two MOVED replies at once, even in a cancelled task. After that wait between tries:
@@ -304,9 +306,7 @@ package actor Redis {
     }
 
     private func askSentinels() async {
-        guard let connection = live, let now = try? await locator.find(timeout: .seconds(1)), now != server,
-            live === connection
-        else { return }
+        guard let connection = live, let server, await locator.isReplaced(server), live === connection else { return }
         // Close at once: writes that the old primary still accepts will be lost.
         drop(connection)
     }

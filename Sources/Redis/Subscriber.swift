@@ -122,7 +122,9 @@ package actor Subscriber {
                 let address = try await locator.find(timeout: .seconds(3))
                 let connection = try await Connection.open(address, locator.login, timeout: .seconds(3))
                 // Only a confirmed subscription resets the backoff: an ACL may allow the login but forbid the channel.
+                let watch = Task { [locator] in await Self.closeIfReplaced(connection, to: address, locator) }
                 let (error, wasSubscribed) = await listen(on: connection, as: number)
+                watch.cancel()
                 if wasSubscribed { failures = 0 }
                 await connection.close()
                 if number == generation, !Task.isCancelled { interrupt(error) }
@@ -191,6 +193,18 @@ package actor Subscriber {
             try? await Task.sleep(for: .seconds(15))
             if ContinuousClock.now - reception.lastArrival > .seconds(40) { return await connection.close() }
             await connection.post(Command("PING"))
+        }
+    }
+
+    /// Asks the sentinels every two seconds, and closes the connection once they name another primary. The old one may
+    /// still be reachable, but nothing is published there any more.
+    private static func closeIfReplaced(
+        _ connection: Connection, to server: RedisURL.Address, _ locator: PrimaryLocator
+    ) async {
+        guard case .sentinel = locator.url.kind else { return }
+        while !Task.isCancelled {
+            try? await Task.sleep(for: .seconds(2))
+            if await locator.isReplaced(server) { return await connection.close() }
         }
     }
 

@@ -210,4 +210,17 @@ import Testing
         #expect(last?.name == "is completed" && received < 60_000)
         await queue.close()
     }
+
+    @Test("the end of a job whose event never comes is found in its hash", .timeLimit(.minutes(2)))
+    func unheard() async throws {
+        let bench = try await ClientBench()
+        let queue = try bench.queue()
+        let following = Task { try await collect(queue.job("a").events) }
+        try await bench.waitForListener("a")
+        // As at a node that is cut off from its cluster: the connection stays open, and no message is forwarded.
+        try await bench.server.cli(
+            "HSET", "haul:{default}:job:a", "id", "a", "state", "completed", "epoch", "1", "seq", "5", "url",
+            "http://h/a")
+        #expect(try await following.value.last?.name == "is completed")
+    }
 }

@@ -84,24 +84,68 @@ import Testing
 
     @Test("a sentinel that names a primary which is gone does not keep the others from being asked")
     func staleSentinel() async throws {
-        let port = FreePort.next()
-        let server = try await RedisServer(["--bind", "127.0.0.1", "--port", "\(port)"])
-        let directory = TemporaryDirectory()
-        var sentinels: [ChildProcess] = []
-        var ports: [Int] = []
-        for (number, primary) in [FreePort.next(), port].enumerated() {
-            ports.append(FreePort.next())
-            let file = directory.file("sentinel\(number).conf")
-            let settings = "port \(ports[number])\nbind 127.0.0.1\nsentinel monitor main 127.0.0.1 \(primary) 2\n"
-            try settings.write(toFile: file, atomically: true, encoding: .utf8)
-            sentinels.append(try ChildProcess("redis-server", [file, "--sentinel"]))
-        }
-        let url = "redis+sentinel://" + ports.map { "127.0.0.1:\($0)" }.joined(separator: ",") + "/main"
-        let redis = Redis(try RedisURL(url), name: "test")
+        let (server, port) = try await Self.server()
+        let sentinels = [
+            try await Sentinel(monitoring: FreePort.next()), try await Sentinel(monitoring: port),
+        ]
+        let redis = Redis(try RedisURL(sentinels.url), name: "test")
         try await eventually("the primary that the second sentinel names") {
             (try? await redis.send(Command("PING"), timeout: .seconds(1))) != nil
         }
         withExtendedLifetime((server, sentinels)) {}
+    }
+
+    private static func server() async throws -> (RedisServer, port: Int) {
+        let port = FreePort.next()
+        return (try await RedisServer(["--bind", "127.0.0.1", "--port", "\(port)"]), port)
+    }
+
+    @Test("a sentinel that is cut off together with an old primary is not believed, wherever the URL names it")
+    func cutOff() async throws {
+        let (old, new) = (try await Self.server(), try await Self.server())
+        try await old.0.cli("SET", "name", "old")
+        try await new.0.cli("SET", "name", "new")
+        let sentinels = [
+            try await Sentinel(monitoring: old.port), try await Sentinel(monitoring: new.port, epoch: 1),
+            try await Sentinel(monitoring: new.port, epoch: 1),
+        ]
+        for first in sentinels.indices {
+            let order = Array(sentinels[first...] + sentinels[..<first])
+            let redis = Redis(try RedisURL(order.url), name: "test")
+            #expect(try await redis.send(Command("GET", "name")).string == "new", "sentinel \(first) is the first")
+        }
+    }
+
+    @Test("a subscription follows a failover from a primary that goes on") func subscription() async throws {
+        let (old, new) = (try await Self.server(), try await Self.server())
+        var sentinels: [Sentinel] = []
+        for _ in 0..<3 { sentinels.append(try await Sentinel(monitoring: old.port)) }
+        let messages = Subscription(try RedisURL(sentinels.url), name: "t", channels: ["c"]).makeAsyncIterator()
+        guard case .subscribed? = await messages.next(until: .now + .seconds(20)) else {
+            Issue.record("not subscribed")
+            return
+        }
+        for sentinel in sentinels { try await sentinel.monitor(new.port) }
+        try await eventually("the subscription at the new primary", within: .seconds(20)) {
+            try await new.0.cli("PUBLISH", "c", "hello") == "1"
+        }
+        try await eventually("the other one to be left") {
+            try await old.0.cli("CLIENT", "LIST", "TYPE", "pubsub").isEmpty
+        }
+    }
+
+    @Test("a node that does not belong to the cluster keeps no client from the others") func strayNode() async throws {
+        let cluster = try await RedisCluster()
+        let port = FreePort.next()
+        let stray = try await RedisServer([
+            "--bind", "127.0.0.1", "--port", "\(port)", "--cluster-enabled", "yes", "--cluster-port",
+            "\(FreePort.next())",
+        ])
+        let nodes = [port] + cluster.ports
+        let url = "redis+cluster://" + nodes.map { "127.0.0.1:\($0)" }.joined(separator: ",")
+        let redis = Redis(try RedisURL(url), name: "test")
+        try await redis.send(Command("SET", "k", "1"))
+        #expect(try await stray.errors("CLUSTERDOWN") == 1)
     }
 
     @Test("the client leaves a primary that was replaced while it hung") func demoted() async throws {
