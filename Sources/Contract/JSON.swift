@@ -65,6 +65,8 @@ public enum JSON: Sendable, Equatable {
         guard case .number(let digits) = self else { return nil }
         return Int64(digits) ?? Double(digits).flatMap { Int64(exactly: $0) }
     }
+    /// The value of a number that is a time in unix milliseconds, nil for all other values.
+    package var timestamp: Int64? { integer.flatMap { JobField.timestamps.contains($0) ? $0 : nil } }
     /// The elements of a list, nil for all other values.
     public var array: [JSON]? { if case .array(let elements) = self { elements } else { nil } }
     /// The members of an object in their order, nil for all other values.

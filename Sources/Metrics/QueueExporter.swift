@@ -87,9 +87,7 @@ private actor QueueReader {
         let since = known?.hash == hash ? known?.since ?? .now : .now
         heads[list] = (hash, since)
         let watched = Double((ContinuousClock.now - since).milliseconds) / 1000
-        guard let pushed = (try? JSON(element))?["at"]?.integer, JobField.timestamps.contains(pushed) else {
-            return watched
-        }
+        guard let pushed = (try? JSON(element))?["at"]?.timestamp else { return watched }
         return max(watched, Double(now - pushed) / 1000)
     }
 }

@@ -29,6 +29,10 @@ import Testing
         try await queue.request(.paused, of: ["running"])
         try await fixture.tick([claims[2]])
         try await queue.request(.cancelled, of: ["later"])
+        // A push that waits behind an element of the same id, which a worker has seen before.
+        #expect(await fixture.push(#"{"url":"http://h/twice","id":"twice"}"#).status < 300)
+        try await fixture.server.cli("HSET", queue.keys.job("twice"), "state", "queued", "url", "http://h/twice")
+        await queue.record(ChangeRecord("pause", by: "me", via: .page))
         try await queue.setLimit(of: "h", to: #"{"connections":2,"starts":"3/min"}"#)
     }
 
@@ -40,6 +44,10 @@ import Testing
             local pairs = redis.call('HGETALL', key)
             for n = 1, #pairs, 2 do
               if tonumber(pairs[n + 1]) then redis.call('HSET', key, pairs[n], ARGV[1]) end
+            end
+          elseif kind == 'list' then
+            for n, element in ipairs(redis.call('LRANGE', key, 0, -1)) do
+              redis.call('LSET', key, n - 1, (element:gsub('":%d+', '":' .. ARGV[1])))
             end
           elseif kind == 'zset' then
             for _, member in ipairs(redis.call('ZRANGE', key, 0, -1)) do redis.call('ZADD', key, ARGV[1], member) end
@@ -65,7 +73,8 @@ import Testing
         try await fixture.queue.redis.send(Command("EVAL", Self.tamper, 0, Int(number)))
         for path in [
             "/jobs?state=running&sort=speed", "/jobs?state=failed", "/jobs/failed", "/facets?state=running", "/workers",
-            "/history?minutes=120&step=60", "/batches", "/schedules", "/settings", "",
+            "/history?minutes=120&step=60", "/batches", "/schedules", "/settings", "", "/rejected", "/changes",
+            "/jobs?state=queued", "/jobs?state=queued&sort=age",
         ] {
             let response = await fixture.get("/api/queues/default" + path)
             #expect(response.status == 200, "\(path): \(response.text.prefix(300))")
@@ -75,6 +84,7 @@ import Testing
             let call = #"{"jsonrpc":"2.0","id":1,"method":"aria2.\#(method)","params":[0,10]}"#
             #expect(await fixture.send("POST", "/jsonrpc", call).status == 200)
         }
+        #expect(try await fixture.queue.changes(limit: 10).count == 1)
         for repairing in [false, true] { _ = try await Inspection(fixture.queue).run(repairing: repairing) }
         try await fixture.tick()
     }

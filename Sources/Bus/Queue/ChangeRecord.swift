@@ -48,7 +48,7 @@ package struct ChangeRecord: Sendable {
             let via = json["via"]?.string.flatMap(Origin.init)
         else { return nil }
         self.init(action, by: by, via: via)
-        at = json["at"]?.integer
+        at = json["at"]?.timestamp
         jobs = json["jobs"]?.integer.flatMap { Int(exactly: $0) }
         ids = (json["ids"]?.array ?? []).compactMap(\.string)
         (batch, schedule) = (json["batch"]?.string, json["schedule"]?.string)

@@ -158,7 +158,7 @@ extension Queue {
             return job
         }
         let id = json?["id"]?.string.flatMap { JobField.isID($0) ? $0 : nil }
-        var job = ListedJob(id: id ?? String(SHA1.hex(element).prefix(16)), timestamp: json?["at"]?.integer)
+        var job = ListedJob(id: id ?? String(SHA1.hex(element).prefix(16)), timestamp: json?["at"]?.timestamp)
         // A later version may know this kind.
         job.kind = json?["kind"]?.string.flatMap { JobField.isID($0) ? $0 : nil }
         if json?.members == nil { job.waitsFor = "a worker to reject it, because it is not a JSON object" }

@@ -51,7 +51,7 @@ extension Queue {
             let element = try? JSON(shown)
             isWhole = element != nil
             if let element {
-                (id, madeAt) = (element["id"]?.string, element["at"]?.integer)
+                (id, madeAt) = (element["id"]?.string, element["at"]?.timestamp)
             } else if let own = shown.prefixMatch(of: /\{"id":"([A-Za-z0-9._:-]+)","at":(\d{1,14}),/) {
                 (id, madeAt) = (String(own.1), Int64(own.2))
             } else {
