@@ -1,4 +1,5 @@
 import Glibc
+import HaulRedis
 import HaulTestSupport
 import Testing
 
@@ -69,6 +70,19 @@ import Testing
             try await bench.server.cli("DEL", key)
         }
         #expect(try await drain.wait() == 0)
+    }
+
+    @Test("the role that drains sees what follows ended jobs, and one that may not see it says so")
+    func drainingRole() async throws {
+        let roles = try await Roles()
+        try await roles.admin.send(Command("ZADD", Roles.prefix + "unannounced", 1, "a"))
+        let drain = try roles.start("operator", ["queue", "drain"])
+        try await eventually("the message that no worker is there") { drain.standardError.contains("wait for one") }
+        try await roles.admin.send(Command("DEL", Roles.prefix + "unannounced"))
+        #expect(try await drain.wait() == 0)
+        let old = try await Roles { $0.replacing("%R~haul:{default}:unannounced ", with: "") }
+        let blind = try await old.haul("operator", "queue drain")
+        #expect(blind.status == 0 && blind.err.contains("may not read whether next steps"), "\(blind)")
     }
 
     @Test("a drained queue says which schedules are left") func drain() async throws {

@@ -254,16 +254,24 @@ extension Queue {
     }
 
     /// How much of what follows the ends of jobs is still to be done: steps that a worker has to push, events that wait for
-    /// replicas, replies that were put off. What this user may not read counts as nothing.
-    package func unfinishedEnds() async throws(RedisError) -> Int {
+    /// replicas, replies that were put off. nil if this user may not read it.
+    package func unfinishedEnds() async throws(RedisError) -> Int? {
         guard partitions.isEmpty else {
-            return try await each { queue throws(RedisError) in try await queue.unfinishedEnds() }.reduce(0, +)
+            let counts = try await each { queue throws(RedisError) in try await queue.unfinishedEnds() }
+            return counts.contains(nil) ? nil : counts.reduce(0) { $0 + ($1 ?? 0) }
         }
         let replies = try await redis.pipeline([
             .command(Command("HLEN", keys[.owedSteps])), .command(Command("ZCARD", keys.unannounced)),
             .command(Command("LLEN", keys[.undeliveredReplies])),
         ])
-        return replies.reduce(0) { $0 + ((try? $1.get().int) ?? 0) }
+        do throws(RedisError) {
+            var count = 0
+            for reply in replies { count += try reply.get().int ?? 0 }
+            return count
+        } catch {
+            guard error.code == .noPermission else { throw error }
+            return nil
+        }
     }
 
     /// The known workers: name, and the fields of the hash without its claims.

@@ -71,12 +71,14 @@ struct QueueCommand: AsyncParsableCommand {
             var hasComplained = false
             // The lists of a queue are read one after another, and a job that changes its place meanwhile may be in none
             // of them. So the queue has to be found empty twice.
-            var timesEmpty = 0
+            var (timesEmpty, isBlind) = (0, false)
             while true {
                 let stats = try await queue.stats()
                 let left = [JobState.queued, .scheduled, .running].reduce(0) { $0 + (stats.counts[$1] ?? 0) }
                 // The last job may have ended without its next step, its event or its reply.
-                let owed = left == 0 ? try await queue.unfinishedEnds() : 0
+                let unfinished = left == 0 ? try await queue.unfinishedEnds() : 0
+                isBlind = unfinished == nil
+                let owed = unfinished ?? 0
                 timesEmpty = left + owed == 0 ? timesEmpty + 1 : 0
                 if owed > 0, !hasComplained, stats.workers == 0 {
                     Terminal.printError(
@@ -94,6 +96,11 @@ struct QueueCommand: AsyncParsableCommand {
                 try await Task.sleep(for: .milliseconds(500))
             }
             let stats = try await queue.stats()
+            if isBlind {
+                Terminal.printError(
+                    "haul: this user of Redis may not read whether next steps, events or replies of ended jobs still wait for a "
+                        + "worker. The role operator of the present users.acl may: drain again with it")
+            }
             let paused = stats.counts[.paused] ?? 0
             // A user who may not read schedules drains without their number.
             let schedules = (try? await queue.scheduleCount()) ?? 0
