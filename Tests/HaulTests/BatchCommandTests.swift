@@ -58,4 +58,17 @@ import Testing
         worker.kill(SIGTERM)
         _ = try await worker.wait()
     }
+
+    @Test("a batch whose name is misspelt is not said to be cancelled") func unknown() async throws {
+        let bench = try await CommandBench()
+        let typo = try await bench.haul("cancel", "--batch", "nigth", "--yes")
+        #expect(typo.status == 1 && typo.out.isEmpty && typo.err.contains("no batch nigth is known"), "\(typo)")
+        #expect(try await bench.server.cli("EXISTS", "haul:{default}:want", "haul:{default}:changes") == "0")
+        let early = try await bench.haul("cancel", "--batch", "nigth", "--yes", "--wait-for")
+        #expect(early.status == 0 && early.out == "batch nigth  cancel requested\n", "\(early)")
+        // No worker has counted it yet.
+        #expect(try await bench.haul("push", "http://h/1", "--batch", "night").status == 0)
+        let waiting = try await bench.haul("pause", "--batch", "night")
+        #expect(waiting.status == 0 && waiting.out == "batch night  pause requested\n", "\(waiting)")
+    }
 }

@@ -71,6 +71,13 @@ struct Selection: ParsableArguments {
             throw ExitStatus.printing(
                 .usage, "\(command.name) does not apply to a batch: name its jobs, or use --all. Nothing was done.")
         }
+        // A batch is counted once a worker has seen a job of it.
+        if !waitFor, try await queue.batch(name) == nil, try await filter.ids(in: [.queued], of: queue).isEmpty {
+            throw ExitStatus.printing(
+                .jobFailed,
+                "no batch \(name) is known in the queue \(queue.name), so nothing was done: with --wait-for it applies once a job "
+                    + "of this batch is claimed")
+        }
         if command.isIrreversible {
             try Prompt.confirm(
                 "\(command.capitalName) the batch \(name) of the queue \(queue.name)?", isConfirmed: command.isConfirmed
