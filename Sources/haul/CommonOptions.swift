@@ -65,10 +65,13 @@ struct CommonOptions: ParsableArguments {
     /// The text of the file that an environment variable names, which may hold a secret. nil if the variable is not
     /// set.
     private static func fromFile(_ variable: String) throws -> String? {
-        guard let path = Environment.text(variable) else { return nil }
+        try Environment.text(variable).map { try text(ofFile: $0, namedBy: variable) }
+    }
+
+    static func text(ofFile path: String, namedBy name: String) throws -> String {
         guard let text = SettingsFile.text(of: path) else {
             let reason = String(cString: strerror(errno))
-            throw ExitStatus.printing(.usage, "\(variable) names the file \(path), which cannot be read: \(reason)")
+            throw ExitStatus.printing(.usage, "\(name) names the file \(path), which cannot be read: \(reason)")
         }
         return SettingsFile.trimmed(text)
     }

@@ -210,4 +210,22 @@ import Testing
             #expect(wrong.standardError.contains(message), "\(wrong.standardError)")
         }
     }
+
+    @Test("the URL of another Redis may be in a file, so that no argument has its password") func urlInFile()
+        async throws
+    {
+        let server = try await RedisServer(["--requirepass", "SECRET"])
+        let file = directory.file("url")
+        try (server.url + "?password=SECRET\n").write(toFile: file, atomically: true, encoding: .utf8)
+        let up = try up(["--json", "--redis", "@" + file])
+        #expect(try await printed(up)["redis"]?.string == server.url + "?password=SECRET")
+        let arguments = try (children(of: up) + [up.id]).map {
+            String(decoding: FileManager.default.contents(atPath: "/proc/\($0)/cmdline") ?? Data(), as: UTF8.self)
+        }
+        #expect(arguments.count == 3 && arguments.allSatisfy { !$0.contains("SECRET") }, "\(arguments)")
+        up.kill(SIGTERM)
+        #expect(try await up.wait() == 0)
+        let absent = try self.up(["--redis", "@/no/such/file"])
+        #expect(try await absent.wait() == 2 && absent.standardError.contains("--redis names the file /no/such/file"))
+    }
 }

@@ -16,7 +16,11 @@ struct Up: AsyncParsableCommand {
     @Option(help: "The directory that files go to. It is made if it is not there.", completion: .directory)
     var root: String
     @Option(help: "Where the page listens: ADDRESS:PORT or PORT.") var listen = "127.0.0.1:8484"
-    @Option(help: "Use this Redis instead of starting one.") var redis: String?
+    @Option(
+        help:
+            "Use this Redis instead of starting one. @FILE names a file with the URL, which hides a password in it."
+    )
+    var redis: String?
     @Flag(help: "Let programs on this machine reach the started Redis, by a port of loopback and the password.")
     var exposeRedis = false
     @Option(help: "The port for --expose-redis.") var redisPort = 6379
@@ -38,8 +42,12 @@ struct Up: AsyncParsableCommand {
                 .usage, "--expose-redis opens the Redis that haul up starts, and --redis names another")
         }
         var common = CommonOptions()
-        (common.redis, common.queue, common.json) = (redis, queue, json)
+        var options = self
+        if let redis, redis.hasPrefix("@") {
+            options.redis = try CommonOptions.text(ofFile: String(redis.dropFirst()), namedBy: "--redis")
+        }
+        (common.redis, common.queue, common.json) = (options.redis, queue, json)
         _ = try common.url()
-        try await Launch(try PrivateDirectory(root: root), try common.queueName(), address, self).run()
+        try await Launch(try PrivateDirectory(root: root), try common.queueName(), address, options).run()
     }
 }
