@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import HaulContract
 import HaulTestSupport
 import Testing
@@ -46,6 +47,13 @@ import Testing
         #expect(one.status == 0 && bench.files.holds("x.bin", Self.bytes), "\(one)")
         let printed = try await bench.get("-i", "-", "-o", "-", "--retries", "0", input: line)
         #expect(printed.status == 0 && Array(printed.out.utf8).count >= 20_000, "\(printed.err)")
+        mkfifo(bench.files.file("pipe"), 0o600)
+        let reader = try ChildProcess("cat", [bench.files.file("pipe")])
+        let piped = try await bench.get(
+            "-i", "-", "-o", "pipe", "--retries", "0", input: line + origin.url("/c") + "\n")
+        #expect(piped.status == 0 && piped.out.isEmpty, "\(piped)")
+        #expect(try await reader.wait() == 0 && reader.standardOutput.utf8.count >= 40_000)
+        unlink(bench.files.file("pipe"))
         let two = try await bench.get("-i", "-", "-o", "y.bin", input: line + origin.url("/c") + "\n")
         #expect(two.status == 2 && two.err.contains("one file") && two.err.contains("2 are given"), "\(two)")
         #expect(bench.names == ["x.bin"])

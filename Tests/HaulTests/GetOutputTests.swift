@@ -176,4 +176,43 @@ import Testing
         #expect(try await get.wait() == 0, "\(get.standardError.prefix(500))")
         #expect(get.standardOutput.utf8.count >= 90)
     }
+
+    @Test("pipes of several -o are written one after the other, and each ends with its file") func pipes() async throws
+    {
+        let bench = GetBench()
+        let origin = try OriginServer { OriginReply(body: Array("the body of \($0.path)".utf8)) }
+        for name in ["p1", "p2"] { mkfifo(bench.files.file(name), 0o600) }
+        // As a script reads them: the second one only after the end of the first one.
+        let reader = try ChildProcess(
+            "/bin/sh", ["-c", #"cd "$0"; cat p1; cat p2"#, bench.files.path])
+        let both = try await bench.get(origin.url("/1"), "-o", "p1", origin.url("/2"), "-o", "p2")
+        #expect(both.status == 0 && both.out.isEmpty, "\(both)")
+        #expect(try await reader.wait() == 0 && reader.standardOutput == "the body of /1the body of /2")
+    }
+
+    @Test("a pipe that nothing reads ends with --max-time, and with a signal") func unread() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { _ in OriginReply(body: [1]) }
+        mkfifo(bench.files.file("p"), 0o600)
+        let late = try await bench.get("--max-time", "1", "-o", "p", origin.url("/1"))
+        #expect(late.status == 1 && late.err.contains("which has no reader, was not done within the 1 s"), "\(late)")
+        let get = try bench.start(["-o", "p", origin.url("/1")])
+        try await eventually("the wait for a reader") { get.standardError.contains("p has no reader yet") }
+        get.kill(SIGINT)
+        #expect(try await get.wait() != 0)
+        #expect(origin.requests.isEmpty)
+    }
+
+    @Test("-o names a pipe in the directory of -d, and no file elsewhere") func pipeInDirectory() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { _ in OriginReply(body: Array("new".utf8)) }
+        mkdir(bench.files.file("sub"), 0o700)
+        mkfifo(bench.files.file("sub/x"), 0o600)
+        bench.write("x", "keep me")
+        let reader = try ChildProcess("cat", [bench.files.file("sub/x")])
+        let get = try await bench.get("-d", "sub", "-o", "x", origin.url("/1"))
+        #expect(get.status == 0, "\(get)")
+        #expect(bench.files.contents("x") == Array("keep me".utf8))
+        #expect(try await reader.wait() == 0 && reader.standardOutput == "new")
+    }
 }

@@ -109,7 +109,7 @@ struct GetPlan {
             entry.members.append(("checksum", JSON.quoted(GivenChecksum.normalized(checksum))))
         }
         if source.isStreaming {
-            entry.stream = output
+            entry.stream = output.map(source.stream)
         } else if source.output == nil, let output {
             let (root, path) = try GetTarget.of(
                 directory: source.directory, output: URLPattern.name(output, of: url))
@@ -186,6 +186,8 @@ struct GetPlan {
 
     private mutating func add(_ entry: Entry) throws {
         var entry = entry
+        // A list has no output of its own.
+        if source.isStreaming { entry.stream = entry.stream ?? source.outputs.first.map(source.stream) }
         let prefix = entry.origin.map { "\($0): " } ?? ""
         if let server = entry.server { try RemoteList.confine(&entry, of: server) }
         let given = entry.urls

@@ -103,7 +103,10 @@ struct GetSourceOptions: ParsableArguments {
     /// Whether bytes are written as they arrive: to standard output, a pipe or a device.
     var isStreaming: Bool { outputs.contains(where: isStream) }
 
-    private func isStream(_ output: String) -> Bool { GetOutput.isStream(output == "-" ? output : path(of: output)) }
+    private func isStream(_ output: String) -> Bool { GetOutput.isStream(stream(of: output)) }
+
+    /// The pipe or the device that an `-o` names; `-` is standard output.
+    func stream(of output: String) -> String { output == "-" ? output : path(of: output) }
 
     /// Whether an argument stands for the files of a Metalink by its name.
     func isMetalink(_ url: String) -> Bool {

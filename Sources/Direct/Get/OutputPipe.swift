@@ -25,6 +25,8 @@ final class OutputPipe: Sendable {
     /// The bytes of a piece that is written by one call. A larger one is not joined with others.
     private static let pieceSize = 256 << 10
     private let descriptor: Int32
+    /// Whether nothing else uses the descriptor.
+    private let isOwner: Bool
     private let name: String
     private let pool = BlockingPool(name: "stdout", limit: 1)
     /// Reads files. A write may be under way whose reader has stopped, of a file that was given up.
@@ -33,8 +35,15 @@ final class OutputPipe: Sendable {
 
     /// - Parameter name: What errors call it.
     init(_ descriptor: Int32, named name: String = "standard output") {
-        (self.descriptor, self.name) = (descriptor, name)
+        (self.descriptor, self.name, isOwner) = (descriptor, name, false)
     }
+
+    /// Closes the descriptor when all accepted bytes are written and nothing refers to the pipe any more.
+    init(owning descriptor: Int32, named name: String) {
+        (self.descriptor, self.name, isOwner) = (descriptor, name, true)
+    }
+
+    deinit { if isOwner { close(descriptor) } }
 
     /// The number of bytes that were accepted.
     var position: Int64 { state.withLock { $0.position } }

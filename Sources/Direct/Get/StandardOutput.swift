@@ -38,14 +38,27 @@ extension Get {
         _ items: [GetItem], _ writeOut: WriteOut?, _ settings: TransferSettings, _ reporter: TransferReporter
     ) async throws -> Bool {
         var pipes: [String: OutputPipe] = [:]
+        let last = Dictionary(zip(items.map { $0.stream ?? "-" }, items.indices)) { $1 }
         var isWhole = true
-        for item in items where !Task.isCancelled {
+        for (index, item) in items.enumerated() where !Task.isCancelled {
             let path = item.stream ?? "-"
-            let pipe = try pipes[path] ?? Self.open(path)
-            pipes[path] = pipe
+            let label = items.count > 1 ? "\(item.label): " : ""
+            var known = pipes[path]
+            if known == nil {
+                do { known = try await Self.open(path, within: settings.maxTime, reporter) } catch let failure
+                    as Failure
+                {
+                    reporter.printError("haul: \(label)\(failure)")
+                    await reporter.flush()
+                    isWhole = false
+                    continue
+                }
+            }
+            guard let pipe = known else { break }
+            // Its reader sees the end once the last file for it is written, perhaps before another pipe has a reader.
+            pipes[path] = last[path] == index ? nil : pipe
             let record = settings.record(isNeeded: writeOut != nil, trace: reporter.trace(of: item.label))
             let result = await writeInTime(item, to: pipe, record, settings, reporter)
-            let label = items.count > 1 ? "\(item.label): " : ""
             if case .failed(let failure) = result.end {
                 reporter.printError("haul: \(label)\(failure)")
             } else if case .completed = result.end {
@@ -76,14 +89,32 @@ extension Get {
         return result
     }
 
-    private static func open(_ path: String) throws -> OutputPipe {
+    /// Opens a pipe, as soon as it has a reader, or a device. nil if the task is cancelled before.
+    ///
+    /// - Throws: A `Failure` if no reader has come in time; `ExitStatus.usage` if it cannot be written, and the reason has
+    ///   been printed.
+    private static func open(
+        _ path: String, within seconds: Double?, _ reporter: TransferReporter
+    ) async throws -> OutputPipe? {
         guard path != "-" else { return OutputPipe(STDOUT_FILENO) }
-        // A pipe waits here until it has a reader.
-        let descriptor = Glibc.open(path, O_WRONLY | O_CLOEXEC)
-        guard descriptor >= 0 else {
-            throw ExitStatus.printing(.usage, "\(path) cannot be written: \(String(cString: strerror(errno)))")
+        let (opened, late) = await TimeLimit.run(seconds, "opening \(path), which has no reader,") {
+            var isWaiting = false
+            while !Task.isCancelled {
+                let descriptor = Glibc.open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK)
+                // Nothing reads the pipe yet. An open that waits for its reader could not be cancelled.
+                guard descriptor < 0, errno == ENXIO else { return (descriptor, errno) }
+                if !isWaiting { reporter.record("\(path) has no reader yet, so the download waits for one") }
+                isWaiting = true
+                try? await Task.sleep(for: .milliseconds(20))
+            }
+            return (-1, EINTR)
         }
-        return OutputPipe(descriptor, named: path)
+        guard opened.0 >= 0 else {
+            if let late { throw late }
+            if Task.isCancelled { return nil }
+            throw ExitStatus.printing(.usage, "\(path) cannot be written: \(String(cString: strerror(opened.1)))")
+        }
+        return OutputPipe(owning: opened.0, named: path)
     }
 
     private func write(
