@@ -26,7 +26,15 @@ struct ResponseStorage: Sendable {
                 "the server sent differing or unreadable lengths, or a transfer coding that was not requested")
         }
         if let receiver, isExpected {
-            _ = try await transfer.receive(into: receiver.destination(for: transfer.head))
+            do throws(TransferError) {
+                _ = try await transfer.receive(into: receiver.destination(for: transfer.head))
+            } catch {
+                // What is written cannot be taken back, so another response would follow the first part of this one.
+                guard case .failed(var failure) = error, receiver.hasWritten else { throw error }
+                failure.isFinal = true
+                failure.message += "; the request is not repeated, because a part of the response is written"
+                throw .failed(failure)
+            }
             return response(transfer.head, [], method)
         }
         let limit = job.request.maxResponse ?? Self.defaultMaxResponse
@@ -112,6 +120,9 @@ enum IdempotentMethod {
 /// Takes the bodies of expected responses as they arrive, for a command that prints them. Without a receiver a response
 /// is kept in memory, up to the job's `max_response`.
 package protocol ResponseReceiver: Sendable {
+    /// Whether anything of a response is written, which another one could only follow.
+    var hasWritten: Bool { get }
+
     /// Where the body of this response goes.
     func destination(for head: ResponseHead) -> any BodyDestination
 }

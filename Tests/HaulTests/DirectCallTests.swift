@@ -284,4 +284,20 @@ import Testing
         // The head of -i and that of -D are one where both go.
         #expect(try await call("-i", "-D", "-", origin.url("/e")).out == apart.out + "GET /e ")
     }
+
+    @Test("a response that broke off is requested again, unless a part of it is written", arguments: [0, 5])
+    func broken(_ written: Int) async throws {
+        let origin = try OriginServer { request in
+            var reply = OriginReply(body: Array("0123456789".utf8))
+            if request.number == 1 { (reply.cut, reply.end) = (written, .fin) }
+            return reply
+        }
+        let result = try await call("--retries", "2", origin.url("/a"))
+        if written == 0 {
+            #expect(result.status == 0 && result.out == "0123456789" && origin.requests.count == 2, "\(result)")
+        } else {
+            #expect(result.status != 0 && result.out == "01234" && origin.requests.count == 1, "\(result)")
+            #expect(result.err.contains("a part of the response is written"), "\(result)")
+        }
+    }
 }

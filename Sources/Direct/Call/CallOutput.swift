@@ -43,7 +43,7 @@ final class CallReceiver: ResponseReceiver {
     /// Where the head goes by itself.
     private let headOutput: CallOutput?
     private let includesHead: Bool
-    private let state = Mutex((hasBegun: false, received: Int64(0)))
+    private let state = Mutex((hasWritten: false, received: Int64(0)))
 
     init(_ output: CallOutput, _ headOutput: CallOutput? = nil, includesHead: Bool) {
         (self.output, self.headOutput, self.includesHead) = (output, headOutput, includesHead)
@@ -52,17 +52,12 @@ final class CallReceiver: ResponseReceiver {
     /// Bytes of bodies.
     var received: Int64 { state.withLock { $0.received } }
 
+    var hasWritten: Bool { state.withLock { $0.hasWritten } }
+
     func destination(for head: ResponseHead) -> any BodyDestination {
-        let isFirst = state.withLock { state in
-            defer { state.hasBegun = true }
-            return !state.hasBegun
-        }
-        // What is written cannot be taken back, so the response to another attempt would follow the first half of this
-        // one.
-        guard isFirst else { return Destination(receiver: self, isRefused: true, start: 0) }
         begin(output)
         write(head: head)
-        return Destination(receiver: self, isRefused: false, start: output.pipe.position)
+        return Destination(receiver: self, start: output.pipe.position)
     }
 
     /// Writes `HTTP/1.1 200` and the header fields, as they came, before the body if `includesHead`, and into an output
@@ -91,6 +86,7 @@ final class CallReceiver: ResponseReceiver {
 
     private func append(_ bytes: [UInt8], to output: CallOutput) {
         begin(output)
+        state.withLock { $0.hasWritten = true }
         _ = output.pipe.append(bytes, at: output.pipe.position)
     }
 
@@ -106,7 +102,9 @@ final class CallReceiver: ResponseReceiver {
                         isFinal: true)))
         }
         let result = output.pipe.append(piece, at: offset, wake: wake)
-        if case .accepted = result { state.withLock { $0.received += Int64(piece.count) } }
+        if case .accepted = result {
+            state.withLock { ($0.hasWritten, $0.received) = (true, $0.received + Int64(piece.count)) }
+        }
         return result
     }
 
@@ -114,33 +112,25 @@ final class CallReceiver: ResponseReceiver {
 
     private struct Destination: BodyDestination {
         let receiver: CallReceiver
-        let isRefused: Bool
         /// The position in the output where the body begins.
         let start: Int64
 
         func sink(at offset: Int64, wake: @escaping @Sendable () async -> Bool) -> any BodySink {
-            Sink(receiver, isRefused: isRefused, at: start + offset, wake: wake)
+            Sink(receiver, at: start + offset, wake: wake)
         }
     }
 
     private final class Sink: BodySink {
         private let receiver: CallReceiver
-        private let isRefused: Bool
         private let wake: @Sendable () async -> Bool
         private let offset: Mutex<Int64>
 
-        init(
-            _ receiver: CallReceiver, isRefused: Bool, at offset: Int64, wake: @escaping @Sendable () async -> Bool
-        ) {
-            (self.receiver, self.isRefused, self.wake) = (receiver, isRefused, wake)
+        init(_ receiver: CallReceiver, at offset: Int64, wake: @escaping @Sendable () async -> Bool) {
+            (self.receiver, self.wake) = (receiver, wake)
             self.offset = Mutex(offset)
         }
 
         func append(_ bytes: UnsafeRawPointer, _ count: Int) -> SinkResult {
-            guard !isRefused else {
-                return .failed(
-                    .failed(Failure(.incomplete, "the response broke off after it was written in part", isFinal: true)))
-            }
             let piece = [UInt8](UnsafeRawBufferPointer(start: bytes, count: count))
             return offset.withLock { offset in
                 let result = receiver.append(piece, at: offset, wake: wake)
