@@ -74,7 +74,7 @@ package final class Call: Activity {
             let host = url.hostAndPort
             guard await io.waitForHost({ await context.hosts.enter(host) }) else { return .stopped }
             defer { context.hosts.leave(host) }
-            if !request.isRepeatable, await !io.markSent() { return Task.isCancelled ? .stopped : .fenced }
+            if !request.isRepeatable, await !io.markSent() { return .stopped }
             let (response, isUnchanged) = try await send(url, host)
             return .responded(response, seconds: (ContinuousClock.now - begun).secondsValue, unchanged: isUnchanged)
         } catch {
@@ -190,9 +190,10 @@ package final class Call: Activity {
             state.withLock { $0.response = response }
             var failure = responseStorage.refusal(head)
             if request.isWebhook, (301...308).contains(head.status), let location = head.headers["location"] {
+                // A URL hides its credentials, as far as it can be read.
+                let target = finalURL.url.resolve(location).map { "\($0)" } ?? "another address"
                 failure.message =
-                    "the server redirects (\(head.status)) to \(MaskedURL.text(location)); a webhook follows no redirect: "
-                    + "name the address itself"
+                    "the server redirects (\(head.status)) to \(target); a webhook follows no redirect: name the address itself"
             }
             if head.status == 429 || head.status == 503 {
                 context.hosts.backOff(host, retryAfter: failure.retryAfter)
