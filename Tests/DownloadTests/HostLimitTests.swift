@@ -1,5 +1,7 @@
+import Foundation
 import HaulContract
 import HaulExecutors
+import HaulFileStore
 import HaulTestSupport
 import Synchronization
 import Testing
@@ -136,5 +138,78 @@ import Testing
         }
         context.hosts.leave(host)
         #expect(await running.value.file?.bytes == bytes.count)
+    }
+
+    @Test("an upload of many files takes no more from its host's limit than its one connection") func upload()
+        async throws
+    {
+        let bench = try DownloadBench()
+        let origin = try OriginServer { _ in OriginReply(503) }
+        var context = bench.context
+        context.hosts = HostLimits(maxPerHost: 2, clock: { 1 })
+        context.sources = try SourceDirectory(bench.directory.path)
+        let names = (0..<8).map { "f\($0)" }
+        for name in names { try Data("x".utf8).write(to: URL(filePath: bench.directory.file(name))) }
+        let files = names.map { #"{"file":"\#($0)"}"# }.joined(separator: ",")
+        let job = try Job(
+            json: JSON(#"{"kind":"upload","id":"u","url":"\#(origin.url("/"))","each":true,"files":[\#(files)]}"#))
+        let run = Upload(
+            Assignment(job: job, token: "t", key: "k", clock: SharedClock(serverTime: 0)), RunIO(TestHost()),
+            context: context)
+        guard case .failed = await run.run().outcome else {
+            Issue.record("the upload did not fail")
+            return
+        }
+        #expect(origin.requests.count == 8 && context.hosts.figures.active == 0)
+        let host = try #require(WebURL(origin.url("/"))).hostAndPort
+        // The host has refused, so it gets one connection for now.
+        #expect((0..<10).count { _ in context.hosts.tryEnter(host) } == 1)
+    }
+
+    @Test("a file that has changed before it is sent is not said to be without a response") func unsent() async throws {
+        let bench = try DownloadBench()
+        let second = bench.directory.file("b")
+        let origin = try OriginServer { _ in
+            try? Data("changed".utf8).write(to: URL(filePath: second))
+            return OriginReply(500)
+        }
+        var context = bench.context
+        context.sources = try SourceDirectory(bench.directory.path)
+        for name in ["a", "b", "c"] { try Data("x".utf8).write(to: URL(filePath: bench.directory.file(name))) }
+        let job = try Job(
+            json: JSON(
+                #"{"kind":"upload","id":"u","url":"\#(origin.url("/"))","method":"POST","each":true,"#
+                    + #""content_digest":"sha-256","files":[{"file":"a"},{"file":"b"},{"file":"c"}]}"#))
+        let run = Upload(
+            Assignment(job: job, token: "t", key: "k", clock: SharedClock(serverTime: 0)), RunIO(TestHost()),
+            context: context)
+        guard case .failed(let failure) = await run.run().outcome else {
+            Issue.record("the upload did not fail")
+            return
+        }
+        #expect(origin.requests.count == 1 && failure.code != .outcomeUnknown, "\(failure)")
+        #expect(!failure.message.contains("got no response"), "\(failure)")
+    }
+
+    @Test("a run that is not allowed to send was stopped", arguments: ["request", "upload"])
+    func unmarked(_ kind: String) async throws {
+        let bench = try DownloadBench()
+        let origin = try OriginServer { _ in OriginReply(200) }
+        var context = bench.context
+        context.sources = try SourceDirectory(bench.directory.path)
+        try Data("x".utf8).write(to: URL(filePath: bench.directory.file("a")))
+        let file = kind == "upload" ? #","file":"a""# : ""
+        let job = try Job(
+            json: JSON(#"{"kind":"\#(kind)","id":"u","url":"\#(origin.url("/"))","method":"POST"\#(file)}"#))
+        let assignment = Assignment(job: job, token: "t", key: "k", clock: SharedClock(serverTime: 0))
+        let io = RunIO(TestHost(onMark: { false }))
+        let run: any Activity =
+            kind == "upload" ? Upload(assignment, io, context: context) : Call(assignment, io, context: context)
+        // Only `Attempt` knows whether it is fenced or was cancelled at the same moment.
+        guard case .stopped = await run.run().outcome else {
+            Issue.record("the run was not stopped")
+            return
+        }
+        #expect(origin.requests.isEmpty)
     }
 }

@@ -92,7 +92,11 @@ extension Upload {
                 alreadyReceived += size
                 continue
             }
-            state.withLock { $0.response = nil }
+            // What fails before the next request must not be taken for an end of the last one.
+            state.withLock { state in
+                state.sentByEarlierRequests += state.sending?.totalSent ?? 0
+                (state.sending, state.response) = (nil, nil)
+            }
             do throws(TransferError) {
                 let response = try await send(opened, alreadyReceived: alreadyReceived)
                 last = response

@@ -26,6 +26,8 @@ package final class Upload: Activity, RunRemainder {
         var isUnanswered = false
         var response: StoredResponse?
         var tus: TusUpload?
+        /// The host whose limit counts this run's connection; nil if none does, or once the host has refused it.
+        var countedHost: String?
         /// How many tus uploads this run has created.
         var createdUploads = 0
         /// The results of the files, if each is sent by itself.
@@ -141,8 +143,12 @@ package final class Upload: Activity, RunRemainder {
                 throw TransferError(.badJob, "\(MaskedURL.text(plan.url)) is not a valid http or https URL")
             }
             guard await io.waitForHost({ await context.hosts.enter(url.hostAndPort) }) else { return .stopped }
-            defer { context.hosts.leave(url.hostAndPort) }
-            if !plan.isRepeatable, await !io.markSent() { return Task.isCancelled ? .stopped : .fenced }
+            state.withLock { $0.countedHost = url.hostAndPort }
+            defer {
+                state.withLock { $0.countedHost = nil }
+                context.hosts.leave(url.hostAndPort)
+            }
+            if !plan.isRepeatable, await !io.markSent() { return .stopped }
             var response: StoredResponse
             if plan.isTus {
                 response = try await sendByTus(files[0].source, to: url)
@@ -222,15 +228,27 @@ package final class Upload: Activity, RunRemainder {
         do throws(TransferError) {
             let (transfer, end) = try await follower.send(url, [.identity] + headers, from: finalURL)
             if [429, 503].contains(transfer.head.status) {
-                context.hosts.backOff(
-                    url.hostAndPort, retryAfter: responseStorage.refusal(transfer.head).retryAfter)
+                refused(by: url.hostAndPort, retryAfter: responseStorage.refusal(transfer.head).retryAfter)
             }
             return (transfer, end)
         } catch {
-            if case .failed(let failure) = error, failure.code == .connect {
-                context.hosts.backOff(url.hostAndPort, retryAfter: nil)
-            }
+            if case .failed(let failure) = error, failure.code == .connect { refused(by: url.hostAndPort) }
             throw error
+        }
+    }
+
+    /// A run makes many requests, and its host's limit counts one connection for all of them. So only the first refusal is
+    /// one of a connection. Later ones, and those of other hosts, only say for how long the host is to be left alone.
+    private func refused(by host: String, retryAfter: Duration? = nil) {
+        let isCounted = state.withLock { state in
+            guard state.countedHost == host else { return false }
+            state.countedHost = nil
+            return true
+        }
+        if isCounted {
+            context.hosts.backOff(host, retryAfter: retryAfter)
+        } else {
+            context.hosts.close(host, for: retryAfter)
         }
     }
 

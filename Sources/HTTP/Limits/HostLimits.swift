@@ -32,6 +32,12 @@ package final class HostLimits: Sendable {
             return next
         }
 
+        /// Opens no extra connection for a time after `limited`.
+        mutating func close(for time: Duration?) {
+            guard let time else { return }
+            closedUntil = max(closedUntil, limited + UInt64(time.secondsValue * 1e9))
+        }
+
         /// Whether the host is like an unknown one, so that it needs no entry.
         func isForgettable(_ maxPerHost: Int) -> Bool {
             active + refusedConnections <= 0 && waiting.isEmpty && limit >= Double(maxPerHost)
@@ -188,9 +194,18 @@ package final class HostLimits: Sendable {
             entry.active -= 1
             entry.refusedConnections += 1
             entry.limit = max(1, min(entry.limit, Double(entry.active)))
-            if let retryAfter {
-                entry.closedUntil = max(entry.closedUntil, now + UInt64(retryAfter.secondsValue * 1e9))
-            }
+            entry.close(for: retryAfter)
+            state.hosts[host] = entry
+            sweep(&state)
+        }
+    }
+
+    /// The host has refused another request on a connection that no longer counts: it is to be left alone for that time.
+    package func close(_ host: String, for time: Duration?) {
+        guard time != nil else { return }
+        state.withLock { state in
+            var entry = entry(host, state)
+            entry.close(for: time)
             state.hosts[host] = entry
             sweep(&state)
         }
