@@ -124,6 +124,11 @@ build() {
     chrpath --delete "$work/system/usr/bin/haul" >/dev/null
     install "$source/deploy/container/collect.sh" "$work/system/collect.sh"
     chroot "$work/system" /bin/bash /collect.sh /image
+    # The image has the libraries of its Debian, which may have other versions than those beside the program.
+    # shellcheck disable=SC2016 # dpkg-query replaces it
+    (cd "$work/system/image" && find . -name '*.so*' -printf '*/%f\n' | sort -u) |
+        xargs chroot "$work/system" dpkg-query -S | cut -d : -f 1 | sort -u |
+        xargs chroot "$work/system" dpkg-query -W -f '${Package} ${Version}\n' >>"$work/libraries"
     archive '' "$work/system/image" "$1/haul-$version-image-$architecture.tar.gz"
 
     (cd "$source" && swift package show-dependencies --format json 2>/dev/null) >"$work/dependencies.json"

@@ -15,7 +15,7 @@ version=$(sed -n 's/.*static let text = "\(.*\)".*/\1/p' Sources/Contract/Versio
 release=${1:-.build/release-$version}
 [ -r "$release/SHA256SUMS" ] || { echo "run.sh: $release has no SHA256SUMS: make a release with deploy/release.sh first" >&2; exit 2; }
 [ "$(id -u)" -eq 0 ] || { echo "run.sh: run it as root: it starts a Debian" >&2; exit 2; }
-need_packages debootstrap systemd-container python3 python3-venv
+need_packages mmdebstrap systemd-container python3 python3-venv
 
 work=$(mktemp -d)
 guest=''

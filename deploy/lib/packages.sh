@@ -125,7 +125,7 @@ BUILD_PACKAGES=(libhiredis-dev libcurl4-openssl-dev libssl-dev libexpat1-dev)
 RUN_PACKAGES=(redis-server redis-tools ca-certificates)
 
 # Packages for the checks of deploy/.
-DEBIAN_PACKAGES=(dpkg-dev chrpath binutils xz-utils lintian debootstrap systemd systemd-container)
+DEBIAN_PACKAGES=(dpkg-dev chrpath binutils xz-utils lintian mmdebstrap systemd systemd-container)
 CHECK_PACKAGES=(shellcheck prometheus python3 python3-yaml python3-venv systemd docker-compose)
 
 # python_tools: installs checkers that only PyPI has, if they are missing, and prints their directory.

@@ -3,7 +3,7 @@
     sbom.py VERSION DEPENDENCIES LIBRARIES FILE…
 
 DEPENDENCIES is the output of `swift package show-dependencies --format json`. LIBRARIES has a line for each package of
-the libraries that the archive contains: name, version. The files are those of the release; their digests are in the
+the libraries that the archive and the image contain: name, version. The files are those of the release; their digests are in the
 document. SOURCE_DATE_EPOCH is its time, so that two builds of one commit have equal bytes."""
 
 import hashlib
@@ -16,7 +16,7 @@ import uuid
 
 def package(name, version, supplier, download, url, purpose="LIBRARY", license="NOASSERTION"):
     return {
-        "SPDXID": "SPDXRef-" + "".join(c if c.isalnum() else "-" for c in name), "name": name, "versionInfo": version,
+        "SPDXID": "SPDXRef-" + "".join(c if c.isalnum() else "-" for c in f"{name}-{version}"), "name": name, "versionInfo": version,
         "supplier": supplier, "downloadLocation": download, "filesAnalyzed": False, "licenseConcluded": "NOASSERTION",
         "licenseDeclared": license, "copyrightText": "NOASSERTION", "primaryPackagePurpose": purpose,
         "externalRefs": [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": url}],
@@ -28,7 +28,7 @@ def main():
     with open(dependencies, encoding="utf-8") as text:
         swift = json.load(text)["dependencies"]
     with open(libraries, encoding="utf-8") as text:
-        debian = [line.split() for line in text if line.strip()]
+        debian = sorted({tuple(line.split()) for line in text if line.strip()})
     haul = package("haul", version, "NOASSERTION", "NOASSERTION", f"pkg:generic/haul@{version}", "APPLICATION", "Apache-2.0")
     parts = [
         package(each["name"], each["version"], "Organization: Apple", f"git+{each['url']}@{each['version']}",
