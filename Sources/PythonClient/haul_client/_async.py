@@ -523,7 +523,7 @@ class AsyncQueue:
         `client` is a URL for redis-py, `redis+cluster://host:port,host:port`, or a client of redis-py, such as
         `Sentinel(…).master_for(…)` or a RedisCluster. `queue` may have partitions, as `films#8` has. `reply_to` is the
         name of the list of ends that `settled` reads: each pushed job gets it that names none. `patience` is for how
-        many seconds a call tries to reach Redis.
+        many seconds a call tries to reach Redis, or waits for a Redis that refuses it.
         """
         self._core = Core(queue, reply_to, patience)
         self._driver = AsyncDriver(self._connect(client))

@@ -129,7 +129,7 @@ class Core:
     POLL = 15.0
     #: For how long one command waits for a reply on a list: seconds. With partitions the other lists wait meanwhile.
     BLOCK, BLOCK_IN_TURN, AT_ONCE = 2.0, 0.2, 0.001
-    #: How often `settled` logs that Redis is away: seconds.
+    #: How often `settled` logs that it cannot go on: seconds.
     WARN_EVERY = 30.0
 
     def __init__(self, queue: str, reply_to: Optional[str], patience: float) -> None:
@@ -139,7 +139,7 @@ class Core:
             raise HaulError(f"reply_to must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -, not {reply_to!r}")
         self.name = queue
         self.reply_to = reply_to
-        #: For how long a call tries to reach Redis: seconds.
+        #: For how long a call tries to reach Redis, or waits for a Redis that refuses it: seconds.
         self.patience = patience
         #: The timestamps of each partition, by the clock of its server.
         self._timestamps = {keys.prefix: TimestampOrder() for keys in self.parts}
@@ -153,7 +153,7 @@ class Core:
     def run(
         self, keys: Keys, *commands: Command, block: float = 0, until: Optional[float] = None
     ) -> Operation[List[Any]]:
-        """Sends commands, which may be sent again, and waits while Redis cannot be reached."""
+        """Sends commands, which may be sent again, and waits while Redis cannot be reached or refuses them."""
         until = time.monotonic() + self.patience if until is None else until
         delay = 0.05
         while True:
@@ -600,7 +600,7 @@ class Core:
                 now = time.monotonic()
                 away = now if away is None else away
                 if now >= next_warning:
-                    log.warning("Redis cannot be reached; trying again: %s", failure)
+                    log.warning("no ends can be taken from Redis; trying again: %s", failure)
                     next_warning = now + self.WARN_EVERY
                 # Ends may wait where Redis is away, so the loop does not end as if there were none.
                 if idle is not None and not deliveries and now >= max(last + idle, away + self.patience):

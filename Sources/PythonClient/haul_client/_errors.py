@@ -42,7 +42,8 @@ class InvalidSetting(HaulError, ValueError):
 
 
 class Unreachable(HaulError):
-    """Redis does not answer, or the connection broke. Redis may or may not have executed the call: repeat it."""
+    """Redis does not answer, the connection broke, or Redis refuses the call for now, for example because it is loading
+    its data, is out of memory or has too few replicas. Redis may or may not have executed the call: repeat it."""
 
 
 class Refused(HaulError):

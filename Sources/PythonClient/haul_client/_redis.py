@@ -64,15 +64,35 @@ def replies(commands: Sequence[Command], values: Sequence[Any]) -> List[Any]:
     return result
 
 
+#: Refusals that may end by themselves: Redis has not executed the command, and may accept it later. They are those of
+#: `RedisError.isTransient` in HaulClient, without MOVED, which only a client for a cluster can follow.
+_TEMPORARY = (
+    exceptions.BusyLoadingError, exceptions.ReadOnlyError, exceptions.OutOfMemoryError, exceptions.MasterDownError,
+    exceptions.ClusterDownError, exceptions.TryAgainError, exceptions.AskError,
+)
+#: Those that redis-py, or a version of it, gives as a ResponseError with the whole text.
+_TEMPORARY_TEXTS = (
+    "NOREPLICAS ", "MISCONF ", "UNBLOCKED ", "BUSY ", "MASTERDOWN ", "CLUSTERDOWN ", "TRYAGAIN ", "ASK ",
+    "max number of clients",
+)
+
+
+def is_temporary(error: BaseException) -> bool:
+    if isinstance(error, exceptions.MovedError):  # It is a kind of AskError.
+        return False
+    return isinstance(error, _TEMPORARY) or (
+        isinstance(error, exceptions.ResponseError) and str(error).startswith(_TEMPORARY_TEXTS)
+    )
+
+
 def translated(error: BaseException) -> HaulError:
     """An error of redis-py as one of this package."""
     text = str(error) or type(error).__name__
     if isinstance(error, (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)):
         return Refused(f"Redis refuses the password or the command: {text}")
-    transient = (
-        exceptions.ReadOnlyError, exceptions.MasterDownError, exceptions.ClusterDownError, exceptions.RedisClusterException,
-    )
-    if isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError, OSError, *transient)):
+    if is_temporary(error):
+        return Unreachable(f"Redis refuses commands for now: {text}")
+    if isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError, OSError, exceptions.RedisClusterException)):
         return Unreachable(f"cannot reach Redis: {text}")
     return RedisFailed(f"Redis: {text}")
 

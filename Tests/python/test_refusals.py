@@ -1,0 +1,127 @@
+"""A Redis that refuses commands for a while."""
+import asyncio
+import json
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import haul_client as haul
+import pytest
+from haul_client import _redis
+from redis import exceptions
+from redis._parsers.base import BaseParser
+from support import Blocking, Server, eventually
+
+JOBS, REPLIES = "haul:{default}:jobs", "haul:{default}:reply:shop"
+END = {"v": 1, "event": "completed", "id": "film", "queue": "default", "at": 5, "seq": 1, "epoch": 1, "bytes": 1, "seconds": 0.1}
+
+
+@pytest.fixture
+def server():
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def loop():
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture(params=["sync", "async"])
+def queue_of(request, loop):
+    """Makes queues of one kind."""
+
+    def make(client, *arguments, **options):
+        if request.param == "sync":
+            return haul.Queue(client, *arguments, **options)
+        return Blocking(haul.AsyncQueue(client, *arguments, **options), loop)
+
+    return make
+
+
+def refuse_without_replicas(server):
+    server.cli("CONFIG", "SET", "min-replicas-to-write", "1")
+    return lambda: server.cli("CONFIG", "SET", "min-replicas-to-write", "0")
+
+
+def refuse_without_memory(server):
+    server.cli("CONFIG", "SET", "maxmemory", "1")
+    return lambda: server.cli("CONFIG", "SET", "maxmemory", "0")
+
+
+def refuse_without_disk(server):
+    os.mkdir(server.directory + "/dump.rdb")  # So the file that Redis saves to cannot get its name.
+    server.cli("CONFIG", "SET", "save", "3600 1000000")
+    server.cli("BGSAVE")
+    eventually("the save to fail", lambda: "rdb_last_bgsave_status:err" in server.cli("INFO", "persistence"))
+    return lambda: server.cli("CONFIG", "SET", "save", "")
+
+
+REFUSALS = pytest.mark.parametrize(
+    "refuse", [refuse_without_replicas, refuse_without_memory, refuse_without_disk], ids=["NOREPLICAS", "OOM", "MISCONF"])
+
+
+def rejected_calls(server, command):
+    found = re.search(rf"^cmdstat_{command}:.*rejected_calls=(\d+)", server.cli("INFO", "commandstats"), re.M)
+    return int(found.group(1)) if found else 0
+
+
+@REFUSALS
+def test_settled_goes_on_after_redis_has_refused_writes(refuse, queue_of, server, caplog):
+    with queue_of(server.url, reply_to="shop") as queue, ThreadPoolExecutor(1) as threads:
+
+        def settle():
+            for end in queue.settled(idle=60):
+                with end:
+                    return end.id
+
+        settled = threads.submit(settle)
+        eventually("a wait for a reply", lambda: "blocked_clients:1" in server.cli("INFO", "clients"))
+        accept = refuse(server)
+        eventually("a refusal", lambda: settled.done() or any("trying again" in text for text in caplog.messages))
+        accept()
+        server.cli("LPUSH", REPLIES, json.dumps(END))
+        assert settled.result(30) == "film"
+    assert server.cli("LLEN", REPLIES) == "0"
+
+
+@REFUSALS
+def test_a_push_waits_until_redis_accepts_it(refuse, queue_of, server):
+    accept = refuse(server)
+    with queue_of(server.url, patience=60) as queue, ThreadPoolExecutor(1) as threads:
+        pushed = threads.submit(lambda: queue.push(haul.Download("https://example.org/a", id="film")).id)
+        eventually("a refusal", lambda: pushed.done() or rejected_calls(server, "lpush") > 0)
+        accept()
+        assert pushed.result(30) == "film"
+    assert server.cli("LLEN", JOBS) == "1"
+
+
+def test_a_push_without_patience_says_that_redis_refuses_it(queue_of, server):
+    refuse_without_replicas(server)
+    with queue_of(server.url, patience=0) as queue:
+        with pytest.raises(haul.Unreachable, match="Redis refuses commands for now: NOREPLICAS"):
+            queue.push(haul.Download("https://example.org/a", id="film"))
+
+
+def test_only_a_refusal_that_may_end_by_itself_is_waited_for():
+    # What older versions of redis-py do not know, they give as a ResponseError with the whole text.
+    texts = [
+        "BUSY Redis is busy running a script.", "MASTERDOWN Link with MASTER is down", "CLUSTERDOWN The cluster is down",
+        "TRYAGAIN Multiple keys request during rehashing of slot", "ASK 7 10.0.0.5:6379",
+        "NOREPLICAS Not enough good replicas to write.", "MISCONF Errors writing to the AOF file: No space left on device",
+        "UNBLOCKED force unblock from blocking operation",
+    ]
+    temporary = [exceptions.ResponseError(text) for text in texts] + [BaseParser.parse_error(text) for text in (
+        *texts, "LOADING Redis is loading the dataset in memory", "READONLY You can't write against a read only replica.",
+        "OOM command not allowed when used memory > 'maxmemory'.", "ERR max number of clients reached",
+        "ERR max number of clients + cluster connections reached",
+    )]
+    final = [BaseParser.parse_error(text) for text in (
+        "ERR unknown command", "WRONGTYPE Operation against a key", "BUSYGROUP Consumer Group name already exists",
+        "MOVED 7 10.0.0.5:6379",
+    )]
+    assert [error for error in temporary if not isinstance(_redis.translated(error), haul.Unreachable)] == []
+    assert [error for error in final if not isinstance(_redis.translated(error), haul.RedisFailed)] == []
