@@ -100,6 +100,26 @@ class Server:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
+class Sentinel:
+    """A sentinel that calls a server `main`."""
+
+    def __init__(self, server):
+        self.directory = tempfile.mkdtemp(prefix="haul-python-")
+        self.port = free_port()
+        file = self.directory + "/sentinel.conf"
+        pathlib.Path(file).write_text(f"sentinel monitor main 127.0.0.1 {server.port} 1\n")
+        self.process = subprocess.Popen(
+            ["redis-server", file, "--sentinel", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.directory,
+             "--logfile", self.directory + "/log"])
+        eventually("the sentinel to answer", lambda: subprocess.run(
+            ["redis-cli", "-p", str(self.port), "PING"], capture_output=True, text=True, timeout=20).stdout == "PONG\n")
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
 class LosingProxy:
     """A way to Redis that loses replies: it closes the connection on which a reply with `mark` comes, `times` times."""
 

@@ -1,4 +1,4 @@
-"""A Redis that refuses commands for a while."""
+"""A Redis that refuses commands for a while, and commands for which Redis takes its time."""
 import asyncio
 import json
 import os
@@ -7,10 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import haul_client as haul
 import pytest
+import redis
+import redis.asyncio
+import redis.asyncio.sentinel
+import redis.sentinel
 from haul_client import _redis
 from redis import exceptions
 from redis._parsers.base import BaseParser
-from support import Blocking, Server, eventually
+from support import Blocking, Cluster, Sentinel, Server, eventually
 
 JOBS, REPLIES = "haul:{default}:jobs", "haul:{default}:reply:shop"
 END = {"v": 1, "event": "completed", "id": "film", "queue": "default", "at": 5, "seq": 1, "epoch": 1, "bytes": 1, "seconds": 0.1}
@@ -23,6 +27,13 @@ def server():
     server.close()
 
 
+@pytest.fixture(scope="module")
+def cluster():
+    cluster = Cluster()
+    yield cluster
+    cluster.close()
+
+
 @pytest.fixture
 def loop():
     loop = asyncio.new_event_loop()
@@ -32,10 +43,12 @@ def loop():
 
 @pytest.fixture(params=["sync", "async"])
 def queue_of(request, loop):
-    """Makes queues of one kind."""
+    """Makes queues of one kind. The client is a URL, or a function that makes a client of redis-py, given its module."""
 
     def make(client, *arguments, **options):
-        if request.param == "sync":
+        is_sync = request.param == "sync"
+        client = client if isinstance(client, str) else client(redis if is_sync else redis.asyncio)
+        if is_sync:
             return haul.Queue(client, *arguments, **options)
         return Blocking(haul.AsyncQueue(client, *arguments, **options), loop)
 
@@ -125,3 +138,41 @@ def test_only_a_refusal_that_may_end_by_itself_is_waited_for():
     )]
     assert [error for error in temporary if not isinstance(_redis.translated(error), haul.Unreachable)] == []
     assert [error for error in final if not isinstance(_redis.translated(error), haul.RedisFailed)] == []
+
+
+def test_a_push_that_waits_for_replicas_is_not_ended_by_a_short_timeout(queue_of, server):
+    sentinel = Sentinel(server)
+    nodes = [("127.0.0.1", sentinel.port)]
+    try:
+        for client in (
+            server.url + "?socket_timeout=0.5",
+            lambda module: module.Redis(port=server.port, socket_timeout=0.5),
+            lambda module: module.sentinel.Sentinel(nodes).master_for("main", socket_timeout=0.5),
+        ):
+            server.cli("DEL", JOBS)
+            with queue_of(client) as queue:
+                with pytest.raises(haul.NotReplicated, match="0 of 1 replicas have the push after 1 s"):
+                    queue.push(haul.Download("https://example.org/a", id="film"), replicas=1)
+            assert server.cli("LLEN", JOBS) == "1"
+    finally:
+        sentinel.close()
+
+
+def test_in_a_cluster_a_push_that_waits_for_replicas_is_not_ended_by_a_short_timeout(queue_of, cluster):
+    server = cluster.owner(JOBS)
+    for client in (
+        cluster.url + "?socket_timeout=0.5",
+        lambda module: module.cluster.RedisCluster("127.0.0.1", server.port, socket_timeout=0.5),
+    ):
+        server.cli("DEL", JOBS)
+        with queue_of(client) as queue:
+            with pytest.raises(haul.NotReplicated, match="0 of 1 replicas have the push after 1 s"):
+                queue.push(haul.Download("https://example.org/a", id="film"), replicas=1)
+        assert server.cli("LLEN", JOBS) == "1"
+
+
+def test_a_wait_for_ends_is_not_ended_by_a_short_timeout_of_the_url(queue_of, server, cluster, caplog):
+    for url in (server.url, cluster.url):
+        with queue_of(url + "?socket_timeout=0.5", reply_to="shop") as queue:
+            assert list(queue.settled(idle=1)) == []
+    assert caplog.messages == []

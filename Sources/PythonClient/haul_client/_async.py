@@ -69,11 +69,7 @@ class AsyncRedisConnection:
 
     async def execute(self, commands: Sequence[Command], key: str, block: float) -> List[Any]:
         try:
-            async with self.client.pipeline(transaction=False) as pipeline:
-                pipeline.connection_pool = AsyncPoolWithoutRetries(pipeline.connection_pool)
-                for command in commands:
-                    pipeline.execute_command(*encoded(command))
-                return replies(commands, await pipeline.execute(raise_on_error=False))
+            return replies(commands, await send(self.client, commands, block))
         except ERRORS as error:
             raise translated(error) from error
 
@@ -92,19 +88,32 @@ class AsyncRedisConnection:
             await closed(self._client)
 
 
-class AsyncPoolWithoutRetries:
-    """As PoolWithoutRetries."""
+async def send(client: Any, commands: Sequence[Command], block: float) -> List[Any]:
+    """Sends commands together, which may block for so many seconds. The result has an exception for each refusal."""
+    async with client.pipeline(transaction=False) as pipeline:
+        pipeline.connection_pool = AsyncPoolWithoutRetries(pipeline.connection_pool, block)
+        for command in commands:
+            pipeline.execute_command(*encoded(command))
+        values: List[Any] = await pipeline.execute(raise_on_error=False)
+        return values
 
-    def __init__(self, pool: Any) -> None:
-        self._pool, self._retry = pool, None
+
+class AsyncPoolWithoutRetries:
+    """As PoolWithoutRetries. Here a connection reads its timeout anew for each reply."""
+
+    def __init__(self, pool: Any, block: float) -> None:
+        self._pool, self._block, self._retry, self._timeout = pool, block, None, None
 
     async def get_connection(self, *arguments: Any, **options: Any) -> Any:
         connection = await self._pool.get_connection(*arguments, **options)
         self._retry, connection.retry = connection.retry, Retry(NoBackoff(), 0)
+        self._timeout = connection.socket_timeout
+        if self._timeout is not None:
+            connection.socket_timeout = self._timeout + self._block
         return connection
 
     async def release(self, connection: Any) -> None:
-        connection.retry = self._retry
+        connection.retry, connection.socket_timeout = self._retry, self._timeout
         await self._pool.release(connection)
 
     def __getattr__(self, name: str) -> Any:
@@ -148,10 +157,7 @@ class AsyncClusterConnection:
 
     async def execute(self, commands: Sequence[Command], key: str, block: float) -> List[Any]:
         try:
-            async with (await self.node(key)).pipeline(transaction=False) as pipeline:
-                for command in commands:
-                    pipeline.execute_command(*encoded(command))
-                values = await pipeline.execute(raise_on_error=False)
+            values = await send(await self.node(key), commands, block)
             check_moved(values)
             return replies(commands, values)
         except Unreachable:

@@ -23,7 +23,8 @@ def options_for(url: str) -> Dict[str, Any]:
 
 
 def max_block_time(client: Any) -> float:
-    """For how long a command may block. It must be shorter than the client's timeout, which would count as a failure."""
+    """For how long BLMOVE and XREAD block. The timeout of a client counts from the end of that time, so a server that has
+    vanished is noticed soon only if a client with a short timeout blocks for a short time as well."""
     timeout = client.get_connection_kwargs().get("socket_timeout")
     return min(Core.BLOCK, timeout / 2) if timeout else Core.BLOCK
 

@@ -57,11 +57,7 @@ class RedisConnection:
 
     def execute(self, commands: Sequence[Command], key: str, block: float) -> List[Any]:
         try:
-            with self.client.pipeline(transaction=False) as pipeline:
-                pipeline.connection_pool = PoolWithoutRetries(pipeline.connection_pool)
-                for command in commands:
-                    pipeline.execute_command(*encoded(command))
-                return replies(commands, pipeline.execute(raise_on_error=False))
+            return replies(commands, send(self.client, commands, block))
         except ERRORS as error:
             raise translated(error) from error
 
@@ -73,24 +69,50 @@ class RedisConnection:
             self.client.close()
 
 
+def send(client: Any, commands: Sequence[Command], block: float) -> List[Any]:
+    """Sends commands together, which may block for so many seconds. The result has an exception for each refusal."""
+    with client.pipeline(transaction=False) as pipeline:
+        pipeline.connection_pool = PoolWithoutRetries(pipeline.connection_pool, block)
+        for command in commands:
+            pipeline.execute_command(*encoded(command))
+        values: List[Any] = pipeline.execute(raise_on_error=False)
+        return values
+
+
 class PoolWithoutRetries:
     """Lends a connection of another pool, which sends nothing twice meanwhile. A client that a service has made may
     retry: but a BLMOVE whose reply was lost must not be sent again before what it has taken was read."""
 
-    def __init__(self, pool: Any) -> None:
-        self._pool, self._retry = pool, None
+    def __init__(self, pool: Any, block: float) -> None:
+        self._pool, self._block, self._retry = pool, block, None
 
     def get_connection(self, *arguments: Any, **options: Any) -> Any:
         connection = self._pool.get_connection(*arguments, **options)
         self._retry, connection.retry = connection.retry, Retry(NoBackoff(), 0)
-        return connection
+        return LentConnection(connection, self._block)
 
-    def release(self, connection: Any) -> None:
-        connection.retry = self._retry
-        self._pool.release(connection)
+    def release(self, lent: LentConnection) -> None:
+        lent.connection.retry = self._retry
+        self._pool.release(lent.connection)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._pool, name)
+
+
+class LentConnection:
+    """A connection whose timeout counts from the moment at which its commands no longer block. Redis answers a WAIT after
+    as many seconds as its caller has chosen, which may be more than the timeout."""
+
+    def __init__(self, connection: Any, block: float) -> None:
+        self.connection, self._block = connection, block
+
+    def read_response(self, *arguments: Any, **options: Any) -> Any:
+        if self._block > 0:
+            self.connection.can_read(timeout=self._block)
+        return self.connection.read_response(*arguments, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.connection, name)
 
 
 class ClusterConnection:
@@ -121,10 +143,7 @@ class ClusterConnection:
 
     def execute(self, commands: Sequence[Command], key: str, block: float) -> List[Any]:
         try:
-            with self.node(key).pipeline(transaction=False) as pipeline:
-                for command in commands:
-                    pipeline.execute_command(*encoded(command))
-                values = pipeline.execute(raise_on_error=False)
+            values = send(self.node(key), commands, block)
             check_moved(values)
             return replies(commands, values)
         except Unreachable:
