@@ -14,7 +14,7 @@ import redis.sentinel
 from haul_client import _redis
 from redis import exceptions
 from redis._parsers.base import BaseParser
-from support import Blocking, Cluster, Sentinel, Server, eventually
+from support import Blocking, Cluster, LosingProxy, Sentinel, Server, eventually
 
 JOBS, REPLIES = "haul:{default}:jobs", "haul:{default}:reply:shop"
 END = {"v": 1, "event": "completed", "id": "film", "queue": "default", "at": 5, "seq": 1, "epoch": 1, "bytes": 1, "seconds": 0.1}
@@ -138,6 +138,20 @@ def test_only_a_refusal_that_may_end_by_itself_is_waited_for():
     )]
     assert [error for error in temporary if not isinstance(_redis.translated(error), haul.Unreachable)] == []
     assert [error for error in final if not isinstance(_redis.translated(error), haul.RedisFailed)] == []
+
+
+def test_a_push_finds_the_new_primary_behind_an_address(queue_of, server):
+    other, proxy = Server(), LosingProxy(server, b"", times=0)
+    try:
+        with queue_of(f"redis://127.0.0.1:{proxy.port}", patience=5) as queue:
+            queue.push(haul.Download("https://example.org/a", id="film-1"))
+            proxy.target = ("127.0.0.1", other.port)
+            server.cli("REPLICAOF", "127.0.0.1", str(other.port))
+            queue.push(haul.Download("https://example.org/b", id="film-2"))
+        assert other.cli("LLEN", JOBS) == "1" and '"film-2"' in other.cli("LINDEX", JOBS, "0")
+    finally:
+        proxy.close()
+        other.close()
 
 
 def test_a_push_that_waits_for_replicas_is_not_ended_by_a_short_timeout(queue_of, server):

@@ -23,7 +23,7 @@ from ._core import Call, Command, Core, Delivery, Emit, Listen, Notice, OpenJobs
 from ._errors import Closed, HaulError, Unreachable
 from ._jobs import Element
 from ._kept import KeptUpdate, kept_events
-from ._redis import ERRORS, max_block_time, check_url, encoded, options_for, replies, translated
+from ._redis import ERRORS, max_block_time, check_url, encoded, is_not_primary, options_for, replies, translated
 from ._results import BatchStatus, JobResult, JobStatus, Outcome, QueueStats, Schedule, Update
 from ._schema import Job
 
@@ -99,7 +99,7 @@ async def send(client: Any, commands: Sequence[Command], block: float) -> List[A
 
 
 class AsyncPoolWithoutRetries:
-    """As PoolWithoutRetries. Here a connection reads its timeout anew for each reply."""
+    """As PoolWithoutRetries."""
 
     def __init__(self, pool: Any, block: float) -> None:
         self._pool, self._block, self._retry, self._timeout = pool, block, None, None
@@ -107,17 +107,39 @@ class AsyncPoolWithoutRetries:
     async def get_connection(self, *arguments: Any, **options: Any) -> Any:
         connection = await self._pool.get_connection(*arguments, **options)
         self._retry, connection.retry = connection.retry, Retry(NoBackoff(), 0)
+        # Here a connection uses its timeout anew for each reply.
         self._timeout = connection.socket_timeout
         if self._timeout is not None:
             connection.socket_timeout = self._timeout + self._block
-        return connection
+        return AsyncLentConnection(connection)
 
-    async def release(self, connection: Any) -> None:
+    async def release(self, lent: AsyncLentConnection) -> None:
+        connection = lent.connection
         connection.retry, connection.socket_timeout = self._retry, self._timeout
+        if lent.must_close:
+            await connection.disconnect()
         await self._pool.release(connection)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._pool, name)
+
+
+class AsyncLentConnection:
+    """As LentConnection, but for the timeout."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self.must_close = False
+
+    async def read_response(self, *arguments: Any, **options: Any) -> Any:
+        try:
+            return await self.connection.read_response(*arguments, **options)
+        except ERRORS as error:
+            self.must_close = self.must_close or is_not_primary(error)
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.connection, name)
 
 
 class AsyncClusterConnection:

@@ -86,6 +86,13 @@ def is_temporary(error: BaseException) -> bool:
     )
 
 
+def is_not_primary(error: BaseException) -> bool:
+    """Whether another server may be the primary by now, to which a new connection may lead."""
+    return isinstance(error, (exceptions.ReadOnlyError, exceptions.MasterDownError, exceptions.ClusterDownError)) or (
+        isinstance(error, exceptions.ResponseError) and str(error).startswith(("MASTERDOWN ", "CLUSTERDOWN "))
+    )
+
+
 def translated(error: BaseException) -> HaulError:
     """An error of redis-py as one of this package."""
     text = str(error) or type(error).__name__

@@ -21,7 +21,7 @@ from ._core import Call, Command, Core, Delivery, Emit, Listen, Notice, Open, Op
 from ._errors import Closed, HaulError, Unreachable
 from ._jobs import Element
 from ._kept import KeptUpdate, kept_events
-from ._redis import ERRORS, max_block_time, check_url, encoded, options_for, replies, translated
+from ._redis import ERRORS, max_block_time, check_url, encoded, is_not_primary, options_for, replies, translated
 from ._results import BatchStatus, JobResult, JobStatus, Outcome, QueueStats, Schedule, Update
 from ._schema import Job
 
@@ -93,6 +93,8 @@ class PoolWithoutRetries:
 
     def release(self, lent: LentConnection) -> None:
         lent.connection.retry = self._retry
+        if lent.must_close:
+            lent.connection.disconnect()
         self._pool.release(lent.connection)
 
     def __getattr__(self, name: str) -> Any:
@@ -105,11 +107,17 @@ class LentConnection:
 
     def __init__(self, connection: Any, block: float) -> None:
         self.connection, self._block = connection, block
+        #: Whether its server is not the primary. The same address may lead to another server after a failover.
+        self.must_close = False
 
     def read_response(self, *arguments: Any, **options: Any) -> Any:
         if self._block > 0:
             self.connection.can_read(timeout=self._block)
-        return self.connection.read_response(*arguments, **options)
+        try:
+            return self.connection.read_response(*arguments, **options)
+        except ERRORS as error:
+            self.must_close = self.must_close or is_not_primary(error)
+            raise
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.connection, name)
