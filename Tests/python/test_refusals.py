@@ -190,3 +190,11 @@ def test_a_wait_for_ends_is_not_ended_by_a_short_timeout_of_the_url(queue_of, se
         with queue_of(url + "?socket_timeout=0.5", reply_to="shop") as queue:
             assert list(queue.settled(idle=1)) == []
     assert caplog.messages == []
+
+
+def test_jobs_are_pushed_to_all_partitions_before_it_says_that_replicas_lack_them(queue_of, server):
+    ids = [f"film-{number}" for number in range(20)]
+    with queue_of(server.url, "films#4") as queue:
+        with pytest.raises(haul.NotReplicated, match="0 of 1 replicas have the push"):
+            queue.push_many([haul.Download("https://example.org/a", id=id) for id in ids], replicas=1, within=0.01)
+    assert sum(int(server.cli("LLEN", f"haul:{{films#{number}of4}}:jobs")) for number in range(4)) == 20

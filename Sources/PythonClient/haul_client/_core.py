@@ -222,11 +222,18 @@ class Core:
                 at = elements[number].at
                 elements[number] = elements[number].made(timestamp if at is None else at)
         texts = [each.text for each in elements]  # All are checked before one is pushed.
+        confirmed = replicas
         for keys in parts:
-            yield from self._push([texts[n] for n in numbers[keys.prefix]], keys, urgent, replicas, within)
+            part = [texts[n] for n in numbers[keys.prefix]]
+            confirmed = min(confirmed, (yield from self._push(part, keys, urgent, replicas, within)))
+        if confirmed < replicas:
+            raise NotReplicated(
+                f"{confirmed} of {replicas} replicas have the push after {within:g} s; it is pushed all the same"
+            )
         return elements
 
-    def _push(self, texts: List[str], keys: Keys, urgent: bool, replicas: int, within: float) -> Operation[None]:
+    def _push(self, texts: List[str], keys: Keys, urgent: bool, replicas: int, within: float) -> Operation[int]:
+        """Pushes jobs of one partition. Returns how many replicas have confirmed that; 0 if none were asked for."""
         if urgent:  # The last element that is pushed to the front is taken first.
             texts.reverse()
         verb = "RPUSH" if urgent else "LPUSH"
@@ -235,12 +242,9 @@ class Core:
         ]
         if replicas < 1:
             yield from self.run(keys, *pages)
-            return
+            return 0
         replies = yield from self.run(keys, *pages, ("WAIT", replicas, max(1, int(within * 1000))), block=within)
-        if int(replies[-1]) < replicas:
-            raise NotReplicated(
-                f"{replies[-1]} of {replicas} replicas have the push after {within:g} s; it is pushed all the same"
-            )
+        return int(replies[-1])
 
     # Control
 
