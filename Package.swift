@@ -159,7 +159,7 @@ let package = Package(
         tests("ContractTests", ["HaulContract"]),
         tests("RedisTests", ["HaulRedis"]),
         tests("BusTests", ["HaulBus", "HaulContract", "HaulRedis"]),
-        tests("HaulClientTests", ["HaulClient", "HaulClientTesting", "haul", logging]),
+        tests("HaulClientTests", ["HaulClient", "HaulClientTesting", "HaulRedis", "haul", logging]),
         tests("HTTPTests", ["HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP"]),
         tests("FileStoreTests", ["HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP", "HaulStorage"]),
         tests("ObjectStoreTests", ["HaulContract", "HaulExecutors", "HaulHTTP", "HaulObjectStore", "HaulStorage"]),

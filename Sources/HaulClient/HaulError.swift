@@ -23,8 +23,8 @@ public struct HaulError: Error, Sendable, Equatable, CustomStringConvertible {
         public static let invalidJob = Code(.invalidJob)
         /// A setting, default or limit is not valid. Nothing was set. ``HaulError/field`` names it.
         public static let invalidSetting = Code(.invalidSetting)
-        /// Redis does not answer, or the connection broke. Redis may or may not have executed the call. Pushes and
-        /// control operations may be repeated.
+        /// Redis does not answer or refuses commands for a while, or the connection broke. Redis may or may not have
+        /// executed the call. Pushes and control operations may be repeated.
         public static let unreachable = Code(.unreachable)
         /// Redis refuses the password, its certificate is not trusted, or its user lacks a right.
         public static let refused = Code(.refused)
@@ -82,11 +82,10 @@ public struct HaulError: Error, Sendable, Equatable, CustomStringConvertible {
             switch error.code {
             case .badURL: .invalidURL
             case .closed where error == .clientClosed: .closed
-            case .unreachable, .noPrimary, .closed, .loading, .masterDown, .clusterDown, .noReplicas, .tooManyClients:
-                .unreachable
             case .authentication, .noPermission, .certificate: .refused
             case .timedOut: .timedOut
             case .cancelled: .cancelled
+            case _ where error.isTransient: .unreachable
             default: .redis
             }
         self = code == .closed ? .closed : HaulError(code, error.message)

@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import HaulRedis
 import HaulTestSupport
 import Testing
 
@@ -196,5 +197,14 @@ import Testing
         await queue.close()
         worker.kill(SIGTERM)
         _ = try await worker.wait()
+    }
+
+    @Test(
+        "a Redis that refuses commands for a while is as one that cannot be reached, so that waits go on",
+        arguments: [
+            .loading, .busy, .readOnly, .tryAgain, .ask, .outOfMemory, .misconfigured, .noReplicas, .unblocked,
+        ] as [RedisError.Code])
+    func refusals(_ code: RedisError.Code) {
+        #expect(HaulError(RedisError(code, "it refuses")).code == .unreachable)
     }
 }
