@@ -524,7 +524,7 @@ publish() {
     PATH="$PWD/.build/bench-tools/bin:$PATH" python3 -B Tests/bench/results.py begin "$HAUL_BENCH_RESULTS" "$haul"
     Tests/bench/networks/run.sh --rows clean,clean-tls --tools curl,aria2,wget2,get
     # With one connection curl and wget2 need half a minute there.
-    Tests/bench/networks/run.sh --rows wide,wide-8 --tools aria2,get
+    Tests/bench/networks/run.sh --rows wide,wide-8,tuned,tuned-8 --tools aria2,get
     python3 -B Tests/bench/cost.py "$haul" "$(mktemp -d -p "$work")" tiny calls memory small_jobs neighbour
     python3 -B Tests/bench/stalled.py "$haul" "$(mktemp -d -p "$work")"
     late

@@ -34,7 +34,7 @@ class Stage:
         self.work, self.seed = work, seed
         tag = str(os.getpid())
         self.client, self.server = f"hauln-c{tag}", f"hauln-s{tag}"
-        self.processes, self.link = [], None
+        self.processes, self.link, self.buffers = [], None, {}
         os.makedirs(f"{work}/www", exist_ok=True)
         os.chmod(work, 0o755)
 
@@ -43,6 +43,9 @@ class Stage:
             subprocess.run(["ip", "netns", "add", name], check=True)
             # The kernel must not carry metrics of the path from one run to the next.
             self.inside(name, ["sh", "-c", "ip link set lo up; sysctl -qw net.ipv4.tcp_no_metrics_save=1"])
+        for setting in ("tcp_rmem", "tcp_wmem"):
+            text = self.inside(self.client, ["sysctl", "-n", f"net.ipv4.{setting}"], capture_output=True, text=True).stdout
+            self.buffers[setting] = text.split()
         subprocess.run(
             ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=haul",
              "-addext", f"subjectAltName=IP:{SERVER_ADDRESS},IP:127.0.0.1",
@@ -97,6 +100,8 @@ class Stage:
             self.inside(name, ["sh", "-c", f"ip link set link0 txqueuelen 20000 gso_max_size 16384 up && "
                                f"ip address add {own} peer {other} dev link0 && "
                                f"ip route replace {other} dev link0 congctl cubic"])
+            for setting, (least, initial, most) in self.buffers.items():
+                self.inside(name, ["sysctl", "-qw", f"net.ipv4.{setting}={least} {initial} {network.buffer or most}"])
 
     def disconnect(self):
         if self.link:
