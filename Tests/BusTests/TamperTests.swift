@@ -203,4 +203,20 @@ import Testing
             try await f.queue.register(WorkerIdentity(name: "w1", store: "s"), fields: [], known: []))
         #expect(try await f.state("good") == .queued)
     }
+
+    @Test("a retry of a job whose spec is no job any more changes nothing of its end") func unreadableSpec() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/a","id":"x"}"#)
+        let claim = try #require(try await f.claim())
+        try await f.settle(claim, .failed(Failure(.http(500), "m"), retryable: true, received: 0))
+        try await f.redis.send(Command("HSET", f.queue.keys.spec("x"), "spec", "nonsense"))
+        func fields() async throws -> [String: String] {
+            try await f.redis.send(Command("HGETALL", f.queue.keys.job("x"))).dictionary
+        }
+        let before = try await fields()
+        try await f.queue.request(.running, of: ["x"])
+        try await f.tick()
+        #expect(try await fields() == before && before["error"] == "http_500")
+        #expect(try await f.state("x") == .failed)
+    }
 }

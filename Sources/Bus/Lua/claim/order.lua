@@ -171,9 +171,9 @@ do
       end
       if job.want_next then call('HDEL', job_key, 'want_next') end
       if call('HEXISTS', c.SPEC .. id, 'spec') == 1 then
+        Pushes.renew_deadline(c, id, job)
         States.forget_end(c, id, job)
         call('HSET', job_key, 'retried', integer_text(operation_at))
-        Pushes.renew_deadline(c, id, job)
         States.requeue(c, id, job, true, 'resumed')
       end
     elseif States.removes_job(want) then
