@@ -111,3 +111,30 @@ def test_batches_are_counted_and_kept_as_the_queue_says(bench):
     bench.visit("#/lost/batches")
     bench.shows("1 in all", "A batch is kept for 1 h after its last job ended.")
     bench.redis("DEL", "haul:{lost}:settings", "haul:{lost}:batches", "haul:{lost}:batch:known")
+
+
+def test_the_answer_about_a_job_that_was_left_changes_nothing(bench):
+    bench.redis("LPUSH", "haul:{some}:jobs", '{"url":"http://h.example/unseen.bin","id":"unseen"}')
+    bench.visit("#/some/overview")
+    with bench.holding("line=true") as wait:
+        bench.visit("#/some/job/unseen")
+        bench.shows("No worker has seen it, or it has been removed.")
+        wait()
+        bench.visit("#/some/job/running-00007")
+        bench.shows("Downloading", "About this job")
+    title = bench.driver.title
+    press_key(bench, "s")
+    bench.notices("1 job is being paused.")
+    assert (wanted(bench, "some"), title) == ({"running-00007": "paused"}, "7.bin · Haul"), (wanted(bench, "some"), title)
+    bench.redis("DEL", "haul:{some}:want", "haul:{some}:jobs")
+
+
+def test_no_dialog_opens_for_a_job_that_was_left(bench):
+    bench.visit("#/some/job/failed-00003")
+    bench.shows("About this job")
+    with bench.holding("/pushed") as wait:
+        bench.press("Push with a new URL…")
+        wait()
+        bench.visit("#/some/overview")
+        bench.shows("Bytes received")
+    assert not bench.driver.find_elements(By.TAG_NAME, "dialog"), bench.text("dialog")

@@ -1,5 +1,6 @@
 """Real programs for the browser's tests: Redis, workers, `haul web`, Chromium. `close` ends all of them."""
 
+import contextlib
 import http.client
 import http.server
 import json
@@ -109,6 +110,31 @@ const nameOf = (button) => {
 const found = [...document.querySelectorAll(`${inside} button`)].find((button) => nameOf(button) === name && !button.disabled && button.checkVisibility());
 found?.click();
 return Boolean(found);
+"""
+
+
+# Holds the answers to requests whose path has a certain part.
+HOLD = """
+const part = arguments[0];
+const original = window.fetch;
+const held = [];
+window.fetch = async (path, options) => {
+  const response = await original(path, options);
+  if (!String(path).includes(part)) return response;
+  const answer = new Response(await response.text(), { status: response.status });
+  const read = answer.text.bind(answer);
+  const used = new Promise((resolve) => {
+    answer.text = async () => {
+      const text = await read();
+      // The page does at once what it does with the text.
+      setTimeout(resolve);
+      return text;
+    };
+  });
+  await new Promise((go) => { held.push({ go, used }); });
+  return answer;
+};
+window.held = { held, end: () => { window.fetch = original; for (const { go } of held) go(); return Promise.all(held.map(({ used }) => used)); } };
 """
 
 
@@ -297,6 +323,16 @@ class Bench:
     def select(self, label, value):
         """Chooses an entry of the list with this label."""
         Select(self.box(label, "select")).select_by_value(value)
+
+    @contextlib.contextmanager
+    def holding(self, part):
+        """Keeps the answers to requests of the page whose path has this part. Gives them to the page at the end, and returns
+        when it has used them. The result waits until one is kept."""
+        self.driver.execute_script(HOLD, part)
+        try:
+            yield lambda: eventually("an answer", lambda: self.driver.execute_script("return window.held.held.length"))
+        finally:
+            self.driver.execute_async_script("window.held.end().then(arguments[0])")
 
     def complaints(self):
         """The errors in the browser's console."""

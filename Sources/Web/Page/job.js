@@ -260,7 +260,7 @@ export function job(context) {
     stoppedBy = undefined;
     if (!stopped) return;
     const found = await get(withQuery(inQueue(queue, "changes"), { limit: 1000 })).catch(() => null);
-    if (askedFor !== stopped) return;
+    if (askedFor !== stopped || !context.isShown()) return;
     stoppedBy = found?.changes.find(({ at }) => at === stopped);
     if (stoppedBy && current) draw(current);
   }
@@ -385,7 +385,7 @@ export function job(context) {
   // worker sees the job, the stream reports the change.
   async function lookInQueue() {
     const data = await patiently(`${resource}?line=true`).catch(() => null);
-    if (!data || current) return;
+    if (!data || current || !context.isShown()) return;
     aboutCard.hidden = false;
     draw(data);
     note.hidden = false;

@@ -429,7 +429,7 @@ class List {
     this.reading = setTimeout(async () => {
       for (const page of pages) {
         if (this.items.has(page * PAGE)) continue;
-        try { const data = await patiently(this.path(page * PAGE, PAGE)); if (this.isCurrent) this.takePage(page, data); } catch (error) { complain(error.message); }
+        try { const data = await patiently(this.path(page * PAGE, PAGE)); if (this.isCurrent) this.takePage(page, data); } catch (error) { if (this.isCurrent) complain(error.message); }
       }
       if (this.isCurrent && [...this.pages].join() !== this.watched) this.watch();
     }, 120);
@@ -558,7 +558,7 @@ class List {
       for (const [id, { after }] of this.moved) if (after < number) this.moved.delete(id);
       this.isComplete = true;
       this.takeFound();
-    } catch (error) { if (isFirst) complain(error.message); } finally {
+    } catch (error) { if (isFirst && this.isCurrent) complain(error.message); } finally {
       this.isSearching = false;
       this.searchAt = Date.now() + Math.max(SEARCH_AGAIN, 10 * (Date.now() - begun));
     }

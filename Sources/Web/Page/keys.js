@@ -36,9 +36,13 @@ export class Keys {
     });
   }
 
-  /// Replaces all keys by those of a page.
-  page(keys) { this.#page = { ...keys }; }
-  add(keys) { Object.assign(this.#page, keys); }
+  /// Replaces all keys by those of a page, which adds more of them by the result. What it adds once another page is shown
+  /// has no effect, so that no answer that comes late gives its keys to a job that is no longer shown.
+  page(keys) {
+    const own = { ...keys };
+    this.#page = own;
+    return { add: (more) => { Object.assign(own, more); } };
+  }
 
   set(isOff) {
     this.isOff = isOff;

@@ -179,7 +179,7 @@ function contextOf(where, more = {}) {
   };
 }
 
-const keys = new Keys();
+const allKeys = new Keys();
 
 function show() {
   here = route();
@@ -203,9 +203,18 @@ function show() {
     for (const then of waiting.splice(0)) then();
   };
   setTimeout(ready, 1000);
+  const keys = allKeys.page({
+    p: () => { if (session.role === "operator") openPush(context); },
+    "?": () => help(allKeys),
+    ...Object.fromEntries(named.map(([page]) => [{ overview: "g o", jobs: "g j", batches: "g b", schedules: "g c", workers: "g w", rejected: "g r", settings: "g s" }[page], () => { location.hash = pathTo(here.queue, page); }])),
+    "/": () => { const box = main.querySelector("input[type=search]"); if (box) box.focus(); else location.hash = pathTo(here.queue, "jobs", ["running"], { find: "1" }); },
+  });
   const context = contextOf(here, {
     ready, whenReady: (then) => { if (body.classList.contains("waiting")) waiting.push(then); else then(); },
     body, keys, heading, head,
+    /// Whether no other page has replaced this one. What waits for an answer must ask before it changes anything outside
+    /// the page's own elements.
+    isShown: () => body.isConnected,
     /// Says why the server cannot read what the page is about, instead of its content; null if it can.
     unreadable: (failure) => {
       if (failure) ready();
@@ -234,12 +243,6 @@ function show() {
       here.query = new URLSearchParams(query);
       history.replaceState(null, "", pathTo(here.queue, here.page, here.rest, query));
     },
-  });
-  keys.page({
-    p: () => { if (session.role === "operator") openPush(context); },
-    "?": () => help(keys),
-    ...Object.fromEntries(named.map(([page]) => [{ overview: "g o", jobs: "g j", batches: "g b", schedules: "g c", workers: "g w", rejected: "g r", settings: "g s" }[page], () => { location.hash = pathTo(here.queue, page); }])),
-    "/": () => { const box = main.querySelector("input[type=search]"); if (box) box.focus(); else location.hash = pathTo(here.queue, "jobs", ["running"], { find: "1" }); },
   });
   live.surround([["queues", (data) => { if (data) { all = data; drawBar(); } }], ...(here.page === "queues" ? [] : [[inQueue(here.queue), (data) => {
     if (!data) return;
@@ -273,7 +276,7 @@ async function begin() {
       el("nav", { id: "queues", "aria-label": "Queues" }), el("nav", { id: "pages", "aria-label": "Pages" }),
       el("div", { class: "foot" }, el("p", { id: "live" }, el("span", { class: "dot" }), el("span", {}, "Live")),
         el("p", { id: "who" }, `${session.name ? `${session.name}, ` : ""}${session.role}`),
-        el("p", { class: "hints" }, el("button", { type: "button", class: "plain", onclick: () => help(keys) }, key("?"), "keys"), el("span", { class: "named" }, key("/"), "search")))),
+        el("p", { class: "hints" }, el("button", { type: "button", class: "plain", onclick: () => help(allKeys) }, key("?"), "keys"), el("span", { class: "named" }, key("/"), "search")))),
     el("nav", { id: "bottom", "aria-label": "Main pages" }));
   document.getElementById("skip").addEventListener("click", () => main.focus());
   // A share target or a bookmark may give the URL before the fragment.

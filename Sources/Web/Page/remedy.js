@@ -37,6 +37,7 @@ export async function renew(context, id, data) {
     words = hasEnded ? "What was pushed is no longer kept. Only what the record has is filled in: give header fields and all else anew."
       : "No worker has seen the job yet, so what was pushed is not filled in. The job takes this URL and the header fields that you give, and its other fields stay as they are.";
   }
+  if (!context.isShown()) return undefined;
   for (const name of Object.keys(job)) if (["id", "at", "url", "urls", "delay"].includes(name) || job[name] === undefined || job[name] === "") delete job[name];
   return openPush(context, data.url?.includes("[masked]") ? "" : data.url ?? "", undefined, { id, job, note: words });
 }

@@ -15,7 +15,8 @@ export function welcome({ queue, isOperator, path }) {
     try {
       const { pushed } = await send("POST", inQueue(queue, "jobs"), list.map((address) => ({ url: address })));
       say(`${plural(pushed.length, "job")} ${pushed.length === 1 ? "is" : "are"} in the queue.`);
-      location.hash = pushed.length === 1 ? path("job", [pushed[0].id]) : path("jobs", ["queued"]);
+      // Whoever has gone to another page meanwhile stays there.
+      if (box.isConnected) location.hash = pushed.length === 1 ? path("job", [pushed[0].id]) : path("jobs", ["queued"]);
     } catch (error) { complain(error.message); }
   }
   form.addEventListener("submit", (event) => { event.preventDefault(); push([url.value.trim()]); });
