@@ -138,3 +138,20 @@ def test_no_dialog_opens_for_a_job_that_was_left(bench):
         bench.visit("#/some/overview")
         bench.shows("Bytes received")
     assert not bench.driver.find_elements(By.TAG_NAME, "dialog"), bench.text("dialog")
+
+
+def test_a_retry_of_more_failures_than_are_counted_asks_first(bench):
+    jobs = range(1200)
+    bench.redis("--pipe", text="".join(f"HSET haul:{{renewals}}:job:failed-{number:05} retryable 1\n" for number in jobs))
+    bench.invent("renewals", len(jobs), "failed")
+    bench.visit("#/renewals/overview")
+    bench.shows("1,200")
+    for page in ["overview", "jobs/failed"]:
+        bench.visit(f"#/renewals/{page}")
+        bench.press("Retry all")
+        bench.shows("Retry every job that matches?", inside="dialog")
+        bench.press("Leave them", "dialog")
+    assert wanted(bench, "renewals") == {}
+    bench.visit("#/renewals/job/failed-01199")
+    bench.shows("At least ", "Show all")
+    bench.redis("DEL", "haul:{renewals}:failed")

@@ -5,6 +5,7 @@ import { ask, complain, say } from "./dialogs.js";
 import { el } from "./dom.js";
 import { bytes, count, fileOf, plural } from "./format.js";
 import { stateIcon } from "./icons.js";
+import { sizeOf } from "./words.js";
 
 /// The actions that are of use in each state.
 export const actions = {
@@ -92,8 +93,10 @@ export async function act(queue, action, selection, number, jobs = []) {
   }
 }
 
-/// Retries the failed jobs of a group: those with the same error at the same host.
-export const retryGroup = (queue, { error, host, count: many }) => act(queue, "retry", { where: { state: "failed", error, host }, limit: 100_000 }, many);
+/// Retries the failed jobs of a group: those with the same error at the same host. `overview` is what has counted them.
+export const retryGroup = (queue, group, overview) => act(queue, "retry", { where: { state: "failed", error: group.error, host: group.host }, limit: 100_000 }, sizeOf(group, overview));
+/// What the button of a retry says.
+export const retryName = (group, overview) => { const number = sizeOf(group, overview); return number === null ? "Retry all" : `Retry ${count(number)}`; };
 
 /// The ids that are not among `left`.
 function without(ids, left) {

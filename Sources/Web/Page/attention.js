@@ -1,7 +1,8 @@
 // What is wrong, the worst first. Each fault is a sentence with its evidence, its consequence and what can be done.
 
+import { retryName } from "./actions.js";
 import { age, count, duration, plural, clock } from "./format.js";
-import { about, hostOf } from "./words.js";
+import { about, hostOf, sizeOf } from "./words.js";
 
 /// How many faults are shown of one kind.
 const MOST = 4;
@@ -50,9 +51,9 @@ export function faults({ overview, hosts, workers }, { path, isOperator, isLive 
         subject: group.host, text: ` ${verb}`,
         detail: `${plural(group.recent, "job")} failed in 20 minutes${waiting ? ` and ${count(waiting)} ${waiting === 1 ? "waits" : "wait"}` : ""}. ${rest}`,
         actions: [
-          isOperator && group.retryable && { text: `Retry ${count(group.count)}`, icon: "retry", do: () => verbs.retry(group) },
+          isOperator && group.retryable && { text: retryName(group, overview), icon: "retry", do: () => verbs.retry(group) },
           isOperator && group.host !== "unknown" && !(own.length && own.every((host) => host.limits?.connections === 0)) && { text: "Pause this host", icon: "pause", do: () => verbs.pauseHost(group.host) },
-          { text: group.retryable && isOperator ? "Show" : `Show ${count(group.count)}`, path: path("jobs", ["failed"], { error: group.error, host: group.host }) },
+          { text: (group.retryable && isOperator) || sizeOf(group, overview) === null ? "Show" : `Show ${count(group.count)}`, path: path("jobs", ["failed"], { error: group.error, host: group.host }) },
         ] });
     }
     const disk = Object.fromEntries(overview.waiting_for ?? []).disk;

@@ -1,12 +1,12 @@
 // Failed jobs by reason and host, with what helps.
 
-import { retryGroup } from "./actions.js";
+import { retryGroup, retryName } from "./actions.js";
 import { inQueue, patiently, withQuery } from "./api.js";
 import { sparkline } from "./charts.js";
 import { el, link, redraw, rows, write } from "./dom.js";
 import { age, bytes, count, fileOf, plural, time } from "./format.js";
 import { icon, key } from "./icons.js";
-import { about } from "./words.js";
+import { about, sizeOf } from "./words.js";
 
 const FIRST = 3;
 
@@ -20,6 +20,7 @@ export function groups(context, content) {
     el("span", { class: "hints" }, el("span", {}, key("o"), "open a group"), isOperator ? el("span", {}, key("r"), "retry") : null, el("span", {}, key("?"), "all keys")))));
   let now = 0;
   let current = -1;
+  let overview = null;
   let shown = [];
   const opened = new Set();
   let isFirst = true;
@@ -49,7 +50,7 @@ export function groups(context, content) {
           const kept = job.received ? `${job.total ? `${bytes(job.received)} of ${bytes(job.total)} are` : `${bytes(job.received)} are`} kept` : "nothing was received";
           return el("li", {}, icon("failed", "red"), el("span", { class: "clip grow" }, link(path("job", [job.id]), name), " ", el("span", { class: "folder" }, folder)),
             el("span", { class: "kept" }, `${plural((job.attempt ?? 0) + 1, "attempt")}; ${kept}`), el("span", { class: "dim when" }, time(job.finished ?? job.timestamp, `${age((now - (job.finished ?? job.timestamp)) / 1000)} ago`)));
-        }), ...(others > 0 ? [el("li", {}, el("span"), link(path("jobs", ["failed"], { error: group.error, host: group.host }), `Show the other ${count(others)}`))] : []));
+        }), ...(others > 0 ? [el("li", {}, el("span"), link(path("jobs", ["failed"], { error: group.error, host: group.host }), sizeOf(group, overview) === null ? "Show all others" : `Show the other ${count(others)}`))] : []));
       } catch { read = 0; reading = Promise.resolve(); }
       shownGroups += 1;
       if (shownGroups >= Math.min(2, shown.length)) context.ready();
@@ -70,14 +71,16 @@ export function groups(context, content) {
         line.classList.toggle("current", isCurrent);
         toggle.setAttribute("aria-label", `${words} at ${group.host}: ${plural(group.count, "job")}`);
         spark.draw(group.hour, most, `${plural(group.hour.reduce((sum, value) => sum + value, 0), "failure")} in the last hour`);
-        redraw(tools, [group.count, group.retryable], () => (isOperator ? el("button", { type: "button", class: group.retryable ? "small" : "small plain", onclick: () => retry(group) }, icon("retry"), group.retryable ? `Retry ${count(group.count)}` : "Retry anyway") : []));
+        const name = group.retryable ? retryName(group, overview) : "Retry anyway";
+        redraw(tools, [name, group.retryable], () => (isOperator ? el("button", { type: "button", class: group.retryable ? "small" : "small plain", onclick: () => retry(group) }, icon("retry"), name) : []));
         if (isOpen) show(true); else if (!jobs.hidden) show(true);
       },
     };
   });
-  const retry = (group) => retryGroup(queue, group);
+  const retry = (group) => retryGroup(queue, group, overview);
 
   function draw(data) {
+    overview = data;
     now = data.now;
     if (data.failures.groups.length === 0) context.ready();
     const all = data.failures.groups;

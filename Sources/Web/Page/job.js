@@ -12,7 +12,7 @@ import { age, bytes, clock, count, day, duration, fileOf, left, percent, plural,
 import { icon, key, stateIcon } from "./icons.js";
 import { lastList } from "./jobs.js";
 import { remedy, renew } from "./remedy.js";
-import { about, bottleneckWords, keptSeconds, nameOf, slows, waitsFor } from "./words.js";
+import { about, bottleneckWords, keptSeconds, nameOf, sizeOf, slows, waitsFor } from "./words.js";
 
 const timestamps = new Set(["created", "started", "updated", "finished", "deadline_at", "settled_until", "validated", "response_dropped"]);
 const sizes = new Set(["received", "total", "bytes"]);
@@ -330,8 +330,10 @@ export function job(context) {
     others.hidden = !group || group.count < 2;
     if (!group) return;
     spark.draw(group.hour, Math.max(...group.hour), `${plural(group.hour.reduce((sum, number) => sum + number, 0), "failure")} in the last hour`);
-    redraw(othersText, [group.count], () => [el("strong", {}, plural(group.count, "job")), ` failed with ${group.error} at ${group.host}.`]);
-    redraw(othersTools, [group.count], () => [el("a", { class: "button small", href: path("jobs", ["failed"], { error: group.error, host: group.host }) }, `Show all ${count(group.count)}`),
+    const isWhole = sizeOf(group, overviewData) !== null;
+    const shown = [group.error, group.host, group.count, isWhole];
+    redraw(othersText, shown, () => [isWhole ? "" : "At least ", el("strong", {}, plural(group.count, "job")), ` failed with ${group.error} at ${group.host}.`]);
+    redraw(othersTools, shown, () => [el("a", { class: "button small", href: path("jobs", ["failed"], { error: group.error, host: group.host }) }, isWhole ? `Show all ${count(group.count)}` : "Show all"),
       isOperator && group.host !== "unknown" ? el("button", { type: "button", class: "small", onclick: () => pauseHost(queue, group.host) }, icon("pause"), "Pause this host") : null]);
   }
 

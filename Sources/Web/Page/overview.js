@@ -226,7 +226,7 @@ export function overview(context) {
   const known = {};
   const verbs = {
     resumeQueue: () => pauseQueue(queue, false),
-    retry: (group) => retryGroup(queue, group),
+    retry: (group) => retryGroup(queue, group, known.overview),
     pauseHost: (host) => pauseHost(queue, host),
   };
 

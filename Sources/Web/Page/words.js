@@ -63,6 +63,10 @@ export function about(code = "unknown") {
   return { title, verb, help, status };
 }
 
+/// How many jobs a group of failures has. null if the overview has counted only the newest failures, because any group may
+/// have older ones.
+export const sizeOf = (group, { failures, counts }) => (failures.of < counts.failed ? null : group.count);
+
 /// What a bottleneck is: `what` it is, and more about it in `detail`.
 export function bottleneckWords({ cause, name, limit, starts, until }, now, isLive = true) {
   const jobs = limit === undefined ? "" : `${plural(limit, "job")} at once`;
