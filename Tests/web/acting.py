@@ -155,3 +155,24 @@ def test_a_retry_of_more_failures_than_are_counted_asks_first(bench):
     bench.visit("#/renewals/job/failed-01199")
     bench.shows("At least ", "Show all")
     bench.redis("DEL", "haul:{renewals}:failed")
+
+
+def test_actions_on_a_batch_name_its_newest_numbers(bench):
+    bench.redis("ZADD", "haul:{lost}:batches", "1", "grows")
+    bench.redis("HSET", "haul:{lost}:batch:grows", "created", "2", "pending", "10")
+    for page in ["batches", "batches/grows"]:
+        bench.redis("HSET", "haul:{lost}:batch:grows", "pending", "10")
+        bench.visit(f"#/lost/{page}")
+        bench.shows("10 jobs still to end")
+        bench.redis("HSET", "haul:{lost}:batch:grows", "pending", "50010")
+        bench.shows("50,010 jobs still to end")
+        if page == "batches":
+            bench.click("button[aria-label='More for grows']")
+        bench.press("Cancel…")
+        bench.shows("50,010 jobs and those that still come are cancelled", inside="dialog")
+        bench.press("Keep them", "dialog")
+        # From 1,000 jobs on other actions ask as well.
+        bench.press("Pause")
+        bench.shows("Pause 50,010 jobs?", inside="dialog")
+        bench.press("Leave them", "dialog")
+    bench.redis("DEL", "haul:{lost}:batches", "haul:{lost}:batch:grows")

@@ -52,11 +52,12 @@ function bars() {
   };
 }
 
-/// The actions for a whole batch: what they are about, whether they are of use, and what is asked.
+/// The actions for a whole batch: what they are about, and whether they are of use.
 const asked = {
   pause: ["Pause", "pause", (batch) => batch.pending > 0 && batch.wanted !== "paused"], resume: ["Resume", "play", (batch) => batch.pending > 0 || batch.wanted === "paused"],
   retry: ["Retry", "retry", (batch) => batch.failed > 0], cancel: ["Cancel…", "cancel", (batch) => batch.pending > 0 || !batch.finished],
 };
+/// Runs an action. `batch` must be the newest answer about the batch, because its numbers are in the question.
 async function run(queue, action, batch) {
   if (action === "cancel") {
     const answer = await ask({ question: `Cancel every job of ${batch.name} that has not ended?`, consequence: `${plural(batch.pending, "job")} and those that still come are cancelled, and what they have received is deleted. This cannot be undone. To stop for now, pause the batch: pausing keeps the bytes.`,
@@ -89,9 +90,13 @@ function list({ queue, query, live, body, path, title, header, isOperator, ready
   const fill = rows(lines, (name) => {
     const [size, mark, words, more, far, tools] = [el("span", { class: "under" }), el("span"), el("span"), el("span", { class: "under" }), el("td", { class: "number strong" }), el("td", { class: "tools-cell" })];
     const bar = bars();
+    // The buttons stay while the numbers change.
+    let newest = null;
+    const start = (action) => run(queue, action, newest);
     return {
       line: el("tr", { class: "three" }, el("th", { scope: "row" }, link(path("batches", [name]), name), size), el("td", {}, el("div", { class: "named" }, mark, el("div", {}, words, more))), el("td", { class: "wide" }, bar.nodes), far, isOperator ? tools : null),
       fill(batch) {
+        newest = batch;
         const { share, all } = progress(batch);
         redraw(size, [all, batch.size, Math.floor(now / 60_000)], () => [`${plural(batch.size ?? all, "job")}${batch.size ? "" : " until now"}, first `, ago(batch.created, now), " ago"]);
         const [shape, tone, text, rest] = stateOf(batch);
@@ -104,9 +109,9 @@ function list({ queue, query, live, body, path, title, header, isOperator, ready
         if (!isOperator) return;
         const first = batch.failed ? "retry" : batch.wanted === "paused" ? "resume" : batch.pending ? "pause" : null;
         redraw(tools, [first, batch.failed, Object.values(asked).map(([, , isOfUse]) => isOfUse(batch))], () => [
-          first ? el("button", { type: "button", class: "small", onclick: () => run(queue, first, batch) }, icon(asked[first][1]), first === "retry" ? `Retry ${count(batch.failed)}` : asked[first][0])
+          first ? el("button", { type: "button", class: "small", onclick: () => start(first) }, icon(asked[first][1]), first === "retry" ? `Retry ${count(batch.failed)}` : asked[first][0])
             : el("a", { class: "button small", href: path("batches", [name]) }, "Show"),
-          menu(`More for ${name}`, [["batches", "Show", () => { location.hash = path("batches", [name]); }], ...Object.entries(asked).filter(([, [, , isOfUse]]) => isOfUse(batch)).map(([action, [words, mark]]) => [mark, words, () => run(queue, action, batch), action === "cancel" ? "danger" : ""])]),
+          menu(`More for ${name}`, [["batches", "Show", () => { location.hash = path("batches", [name]); }], ...Object.entries(asked).filter(([, [, , isOfUse]]) => isOfUse(batch)).map(([action, [words, mark]]) => [mark, words, () => start(action), action === "cancel" ? "danger" : ""])]),
         ]);
       },
     };
@@ -147,7 +152,10 @@ function one(context, name) {
   whole.hidden = true;
   body.append(note, whole);
 
+  // The buttons stay while the numbers change.
+  let newest = null;
   function draw(batch) {
+    newest = batch;
     whole.hidden = false;
     note.hidden = true;
     context.ready();
@@ -158,7 +166,7 @@ function one(context, name) {
     for (const [what, { number }] of tiles) write(number, count(batch[what]));
     if (isOperator) {
       redraw(tools, [batch.wanted, Object.values(asked).map(([, , isOfUse]) => isOfUse(batch)), batch.failed], () => Object.entries(asked).filter(([, [, , isOfUse]]) => isOfUse(batch))
-        .map(([action, [words, mark]]) => el("button", { type: "button", class: action === "cancel" ? "danger" : "", "data-changes": true, onclick: () => run(queue, action, batch) }, icon(mark), action === "retry" ? `Retry ${count(batch.failed)}` : words)));
+        .map(([action, [words, mark]]) => el("button", { type: "button", class: action === "cancel" ? "danger" : "", "data-changes": true, onclick: () => run(queue, action, newest) }, icon(mark), action === "retry" ? `Retry ${count(batch.failed)}` : words)));
     }
     const known = [
       ["Size", batch.size ? `${count(batch.size)} jobs` : "no job has announced it, so the batch never ends"], ["Begun", time(batch.created)],
