@@ -176,3 +176,15 @@ def test_actions_on_a_batch_name_its_newest_numbers(bench):
         bench.shows("Pause 50,010 jobs?", inside="dialog")
         bench.press("Leave them", "dialog")
     bench.redis("DEL", "haul:{lost}:batches", "haul:{lost}:batch:grows")
+
+
+def test_a_schedule_that_is_replaced_is_known_by_its_newest_name(bench):
+    bench.visit("#/lost/schedules")
+    bench.shows("There are no schedules.")
+    bench.press("Add a schedule")
+    bench.ask("queues/lost/schedules", {"action": "add", "name": "nightly", "schedule": {"every": 3600, "job": {"url": "http://h.example/"}}})
+    bench.shows("1 schedule.")
+    bench.fill("Name", "nightly")
+    bench.shows("will be replaced", inside="dialog")
+    bench.press("Close", "dialog")
+    bench.ask("queues/lost/schedules", {"action": "remove", "name": "nightly"})

@@ -31,7 +31,7 @@ function when(schedule) {
 const units = [["minutes", 60], ["hours", 3600], ["days", 86_400], ["weeks", 604_800], ["seconds", 1]];
 const examples = [["Each night at three", "0 3 * * *"], ["Each hour", "0 * * * *"], ["On weekdays at 8:30", "30 8 * * mon-fri"], ["On the first of each month", "0 0 1 * *"]];
 
-/// A dialog for a new schedule. `known` are the names of those that there are: one of these is replaced.
+/// A dialog for a new schedule. `known` returns the names of those that there are now: one of these is replaced.
 function openForm(queue, known) {
   open("Add a schedule", (close) => {
     const text = (attributes = {}) => el("input", { autocomplete: "off", ...attributes });
@@ -46,7 +46,7 @@ function openForm(queue, known) {
     const [missed, overlap, unique] = [choice([["one", "one of them"], ["none", "none of them"]]), choice([["skip", "skip it"], ["allow", "push it all the same"]]), choice([["", "one job, whose id is the name"], ["true", "a job of its own"]])];
     const answer = el("div", { class: "push-answer", role: "status" });
     const replaces = el("p", { class: "dim", hidden: true }, "A schedule of this name is there, and will be replaced.");
-    name.addEventListener("input", () => { replaces.hidden = !known.has(name.value.trim()); });
+    name.addEventListener("input", () => { replaces.hidden = !known().has(name.value.trim()); });
     const everyBox = el("div", { class: "fields" }, el("div", { class: "field" }, el("span", {}, "Every"), el("span", { class: "united" }, number, unit)), el("p", { class: "dim wide" }, "Counted from midnight UTC: 6 hours means 0:00, 6:00, 12:00 and 18:00."));
     const cronBox = el("div", { class: "fields", hidden: true }, field("Cron: minute, hour, day, month, weekday", cron), field("Time zone", zone),
       el("div", { class: "examples wide" }, examples.map(([words, expression]) => el("button", { type: "button", class: "small", onclick: () => { cron.value = expression; } }, words))));
@@ -90,7 +90,7 @@ export function schedules({ queue, live, body, path, title, header, isOperator, 
   title("Schedules");
   const sentence = el("p", { class: "lead" }, "Reading …");
   let known = new Set();
-  header(sentence, [isOperator ? el("button", { type: "button", class: "main", "data-changes": true, onclick: () => openForm(queue, known) }, icon("plus"), "Add a schedule") : null].filter(Boolean));
+  header(sentence, [isOperator ? el("button", { type: "button", class: "main", "data-changes": true, onclick: () => openForm(queue, () => known) }, icon("plus"), "Add a schedule") : null].filter(Boolean));
   const lines = el("tbody");
   const heads = [["Schedule", ""], ["Next run", ""], ["Last run", ""], ["Pushed", "number"], ["Skipped", "number less"], ["Missed", "number less"], ...(isOperator ? [["Change", "tools-head"]] : [])];
   const box = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Schedules" }, el("table", { class: "schedule-table stacked" }, el("caption", { class: "hidden" }, "Schedules"),
