@@ -188,3 +188,19 @@ def test_a_schedule_that_is_replaced_is_known_by_its_newest_name(bench):
     bench.shows("will be replaced", inside="dialog")
     bench.press("Close", "dialog")
     bench.ask("queues/lost/schedules", {"action": "remove", "name": "nightly"})
+
+
+def test_a_question_about_rows_that_were_not_read_knows_a_part_of_their_bytes(bench):
+    bench.visit("#/long/jobs/failed?view=list")
+    bench.shows("of 1,200")
+    select_rows(bench, 3)
+    bench.press("Remove…", "#floating")
+    bench.shows("Remove 3 jobs and forget them?", " on disk are deleted", inside="dialog")
+    assert "At least" not in bench.text("dialog"), bench.text("dialog")
+    bench.press("Keep them", "dialog")
+    bench.press("Select all 1,200", "#floating")
+    bench.press("Remove…", "#floating")
+    bench.shows("Remove 1,200 jobs and forget them?", "At least ", " on disk are deleted", inside="dialog")
+    bench.press("Keep them", "dialog")
+    bench.press("Only these rows", "#floating")
+    bench.click("button[aria-label='Clear the selection']")

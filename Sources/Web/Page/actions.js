@@ -47,9 +47,10 @@ async function request(queue, action, selection, options) {
   return send("POST", inQueue(queue, "control"), { action, ...selection }, options);
 }
 
-/// Requests an action. `selection` is `{ ids }`, `{ ids, state }` for those that are still in a state or in one of a list of states, `{ where, limit }` or `{ batch }`; `number` is how many jobs it means, or
-/// null if that is unknown; `jobs` are those of them that are known. Asks first if the action cannot be undone. Returns
-/// whether it was requested.
+/// Requests an action. `selection` is `{ ids }`, `{ ids, state }` for those that are still in a state or in one of a list
+/// of states, `{ where, limit }` or `{ batch }`; `number` is how many jobs it means, or null if that is unknown; `jobs` are
+/// those of them that are known, which may be a part. Asks first if the action cannot be undone. Returns whether it was
+/// requested.
 export async function act(queue, action, selection, number, jobs = []) {
   if (action === "again") return again(queue, selection);
   // The batch has asked already, since it knows of jobs that still come.
@@ -64,10 +65,10 @@ export async function act(queue, action, selection, number, jobs = []) {
     const single = (text) => (number === 1 ? text.replace("they have", "it has").replace("them", "it").replace("the jobs", "the job") : text);
     const answer = await ask({
       question: `${verb} ${object} ${single(what)}?`,
-      consequence: [received > 0 && action !== "delete" ? el("strong", {}, `${bytes(received)} on disk are deleted. `) : null, consequence],
+      consequence: [received > 0 && action !== "delete" ? el("strong", {}, `${jobs.length === number ? "" : "At least "}${bytes(received)} on disk are deleted. `) : null, consequence],
       lost: [...jobs.slice(0, 5).map((job) => [stateIcon(job), el("span", { class: "clip grow" }, fileOf(job).name),
         job.received ? el("span", {}, bytes(job.received)) : null, job.total ? el("span", { class: "dim" }, `of ${bytes(job.total)}`) : null]),
-      ...(number > 5 && jobs.length ? [[el("span", { class: "dim" }, `and ${count(number - Math.min(5, jobs.length))} more`)]] : [])],
+      ...(jobs.length && (number === null || number > 5) ? [[el("span", { class: "dim" }, number === null ? "and all others that match" : `and ${count(number - Math.min(5, jobs.length))} more`)]] : [])],
       keep: number === 1 ? "Keep it" : "Keep them", verb: `${verb} ${many}`,
       instead: action === "cancel" ? [number === 1 ? "Pause it instead" : "Pause them instead", "pause"] : null,
     });

@@ -724,7 +724,9 @@ class List {
     if (number === 0) return;
     const chosen = this.order().filter((job) => this.isSelected(job.id));
     const rest = chosen.reduce((sum, job) => sum + (job.total && job.state !== "completed" ? job.total - (job.received ?? 0) : 0), 0);
-    redraw(this.barText, [number, rest], () => [el("strong", {}, number === null ? "All that match are selected" : `${count(number)} selected`), rest && !this.isAll ? el("span", { class: "rest" }, ` ${bytes(rest)} left`) : null]);
+    // Of rows that were not read the rest is unknown.
+    const isKnown = rest > 0 && chosen.length === number;
+    redraw(this.barText, [number, rest, isKnown], () => [el("strong", {}, number === null ? "All that match are selected" : `${count(number)} selected`), isKnown ? el("span", { class: "rest" }, ` ${bytes(rest)} left`) : null]);
     const whole = this.isFiltered ? "all that match" : `all ${count(this.total)}`;
     write(this.whole, this.isAll ? "Only these rows" : `Select ${whole}`);
     this.whole.hidden = !this.isAll && !this.isFiltered && this.selected.size >= this.total;
