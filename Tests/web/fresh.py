@@ -272,3 +272,24 @@ def test_failures_of_an_unknown_host_are_retried(bench):
     bench.notices("1 job runs again from its bytes on disk.")
     assert bench.redis("HKEYS", "haul:{lost}:want") == "lost"
     bench.redis("DEL", "haul:{lost}:want", "haul:{lost}:failed")
+
+
+def test_a_forecast_is_of_the_last_minutes(bench):
+    # A past hour is read once, and no test before this one reads the history of this queue.
+    minute = int(time.time()) // 60 - 3
+    bench.redis("HSET", f"haul:{{far}}:history:{minute // 60}", f"{minute % 60} completed", "600")
+    bench.redis("LPUSH", "haul:{far}:jobs", '{"url":"http://h.example/waits.bin"}')
+    forecast = lambda: bench.text(".forecast")
+    try:
+        # The half hours of two days do not tell how many ended a minute ago.
+        bench.visit("#/far/overview?range=2d")
+        bench.shows("/30 min", "1 job waits.")
+        assert forecast() == "1 job waits.", forecast()
+        bench.press("Last hour")
+        eventually("a forecast", lambda: "is done in about" in forecast())
+        bench.press("2 days")
+        bench.shows("/30 min")
+        eventually("none", lambda: forecast() == "1 job waits.")
+    finally:
+        bench.press("Last hour")
+        bench.redis("DEL", "haul:{far}:jobs", f"haul:{{far}}:history:{minute // 60}")

@@ -194,6 +194,15 @@ export function sortedWorkers(all) {
   return all.workers.map((worker) => [rank(worker), worker]).sort(([one, a], [other, b]) => one - other || a.name.localeCompare(b.name, undefined, { numeric: true })).map(([, worker]) => worker);
 }
 
+/// How many jobs a minute ended within the last ten minutes, and an hour ago. null unless there is a history by the
+/// minute, which a longer range does not have.
+function paceOf(history) {
+  if (history?.step !== 60_000) return null;
+  const mean = (list) => (list.length ? list.reduce((all, value) => all + value, 0) / list.length : 0);
+  const done = history.completed.map((value, index) => value + history.failed[index]).slice(0, -1);
+  return [mean(done.slice(-10)), mean(done.slice(0, 10))];
+}
+
 let chosen = 0;
 
 export function overview(context) {
@@ -277,10 +286,12 @@ export function overview(context) {
         el("tbody", {}, lines.map(([state, name, ages, oldest]) => el("tr", {}, el("th", { scope: "row" }, el("span", { class: "tile-name" }, icon(state, tones[state]), name)),
           [ages.median, ages.p95, oldest ?? ages.oldest].map((value) => el("td", { class: "number" }, short(value / 1000)))))))));
     const waiting = data.counts.queued;
-    const pace = known.history ? known.pace : null;
+    const pace = paceOf(known.history);
     redraw(forecast, [waiting, pace?.map((value) => Number(value.toPrecision(2)))], () => {
       if (!waiting) return ["Nothing waits in the queue."];
-      if (!pace || pace[0] <= 0) return [`${plural(waiting, "job")} ${waiting === 1 ? "waits" : "wait"}. None ended in the last ten minutes, so it is unknown when ${waiting === 1 ? "it is" : "they are"} done.`];
+      const wait = `${plural(waiting, "job")} ${waiting === 1 ? "waits" : "wait"}.`;
+      if (!pace) return [wait];
+      if (pace[0] <= 0) return [`${wait} None ended in the last ten minutes, so it is unknown when ${waiting === 1 ? "it is" : "they are"} done.`];
       const left = waiting / pace[0];
       const words = [`The queue of ${plural(waiting, "job")} is done in `, el("strong", {}, `about ${duration(roundly(left * 60))}`), ` at ${pace[0] < 10 ? Number(pace[0].toPrecision(2)).toLocaleString() : count(Math.round(pace[0]))} jobs a minute.`];
       const change = pace[1] > 0 ? pace[0] / pace[1] : 1;
@@ -327,11 +338,6 @@ export function overview(context) {
       textOf: (index) => `${words(index)}: ${count(columns[index].completed)} completed, ${count(columns[index].failed)} failed, ${count(columns[index].retrying)} retried` },
     `${count(totals[0])} completed, ${count(totals[1])} failed, ${count(totals[2])} retried`);
     write(ended.box.querySelector(".card-head .dim"), data.step === 60_000 ? "/min" : "/30 min");
-    if (data.step === 60_000) {
-      const mean = (list) => (list.length ? list.reduce((all, value) => all + value, 0) / list.length : 0);
-      const done = data.completed.map((value, index) => value + data.failed[index]).slice(0, -1);
-      known.pace = [mean(done.slice(-10)), mean(done.slice(0, 10))];
-    }
   }
 
   function watch() {
