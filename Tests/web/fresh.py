@@ -293,3 +293,23 @@ def test_a_forecast_is_of_the_last_minutes(bench):
     finally:
         bench.press("Last hour")
         bench.redis("DEL", "haul:{far}:jobs", f"haul:{{far}}:history:{minute // 60}")
+
+
+DROP = """
+const data = new DataTransfer();
+data.items.add(new File([arguments[0]], "urls.txt"));
+document.querySelector(".welcome-card").dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+"""
+
+
+def test_a_list_that_is_too_long_for_one_push_is_refused(bench):
+    bench.visit("#/empty/overview")
+    bench.shows("Nothing to download yet")
+    urls = [f"http://h.example/{number}" for number in range(1001)]
+    bench.driver.execute_script(DROP, "\n".join(urls))
+    bench.notices("1,001 URLs are given, but one push has at most 1,000. Use haul push for more.")
+    assert bench.redis("LLEN", "haul:{empty}:jobs") == "0"
+    bench.driver.execute_script(DROP, "\n".join(urls[1:]))
+    bench.notices("1,000 jobs are in the queue.")
+    assert bench.redis("LLEN", "haul:{empty}:jobs") == "1000"
+    bench.redis("DEL", "haul:{empty}:jobs")

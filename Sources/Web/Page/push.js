@@ -127,6 +127,8 @@ const kinds = {
 const verbs = { download: "Downloads", request: "Sends a request", upload: "Uploads" };
 /// So many jobs are pushed by one request.
 const MOST = 1000;
+/// Why a list of URLs cannot be pushed by one request; null if it can.
+export const complaintAboutNumber = (list) => (list.length > MOST ? `${count(list.length)} URLs are given, but one push has at most ${count(MOST)}. Use haul push for more.` : null);
 
 /// What is wrong with a URL, as far as the browser knows; nothing for a relative one, which the queue's base may complete.
 function complaintAbout(address, kind) {
@@ -220,8 +222,7 @@ export function openPush(context, url = "", onclose = undefined, preset = {}) {
       const name = id.value.trim();
       if (list.length === 0) throw new Error("Give at least one URL.");
       if (name && list.length > 1) throw new Error("An id names one job, but several URLs are given.");
-      if (list.length > MOST) throw new Error(`${count(list.length)} URLs are given, but one push has at most ${count(MOST)}. Use haul push for more.`);
-      const wrong = list.map((one) => complaintAbout(one, kind.value)).find(Boolean);
+      const wrong = complaintAboutNumber(list) ?? list.map((one) => complaintAbout(one, kind.value)).find(Boolean);
       if (wrong) throw new Error(wrong);
       const rest = common();
       return list.map((address) => ({ ...kept, url: address, ...(name ? { id: name } : {}), ...rest }));

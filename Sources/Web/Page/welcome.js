@@ -5,6 +5,7 @@ import { complain, copier, say } from "./dialogs.js";
 import { el, redraw, svg } from "./dom.js";
 import { plural } from "./format.js";
 import { icon } from "./icons.js";
+import { complaintAboutNumber } from "./push.js";
 
 const rect = (x, y, width, tone) => svg("rect", { x, y, width, height: 12, rx: 6, class: tone });
 
@@ -28,8 +29,10 @@ export function welcome({ queue, isOperator, path }) {
     if (!isOperator) return;
     const file = event.dataTransfer.files[0];
     const text = file ? await file.text() : event.dataTransfer.getData("text");
-    const list = text.split("\n").map((part) => part.trim()).filter(Boolean).slice(0, 1000);
-    if (list.length) push(list);
+    const list = text.split("\n").map((part) => part.trim()).filter(Boolean);
+    const wrong = complaintAboutNumber(list);
+    if (wrong) complain(wrong);
+    else if (list.length) push(list);
   });
   const steps = el("div", { class: "welcome-steps" });
   const commands = [`haul worker --queue ${queue} --root /srv/${queue}`, `haul push --queue ${queue} https://example.org/big.bin`];
