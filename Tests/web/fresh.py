@@ -313,3 +313,21 @@ def test_a_list_that_is_too_long_for_one_push_is_refused(bench):
     bench.notices("1,000 jobs are in the queue.")
     assert bench.redis("LLEN", "haul:{empty}:jobs") == "1000"
     bench.redis("DEL", "haul:{empty}:jobs")
+
+
+def test_what_is_not_listed_is_counted(bench):
+    entry = '{"at":1,"reason":"url: is missing","element":"x"}'
+    bench.redis("LPUSH", "haul:{lost}:rejected", *[entry] * 150)
+    bench.visit("#/lost/rejected")
+    bench.shows("150 elements were no valid jobs.", "The newest 100 are shown.")
+    bench.redis("LTRIM", "haul:{lost}:rejected", "0", "39")
+    bench.shows("40 elements were no valid jobs. They hold up nothing behind them.")
+    assert "are shown" not in bench.text(), bench.text()
+    bench.redis("DEL", "haul:{lost}:rejected")
+    names = [f"more{number}" for number in range(11)]
+    now = str(int(time.time() * 1000) + 3_600_000)
+    bench.redis("--pipe", text="".join(f"HSET haul:{{one}}:worker:{name} state working seen {now} slots 1\nZADD haul:{{one}}:workers 1 {name}\n" for name in names))
+    bench.visit("#/one/overview")
+    bench.shows("; 12 of 20 workers are shown")
+    bench.redis("DEL", *[f"haul:{{one}}:worker:{name}" for name in names])
+    bench.redis("ZREM", "haul:{one}:workers", *names)

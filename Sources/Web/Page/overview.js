@@ -182,8 +182,9 @@ function workerTable(context) {
       box.hidden = list.length === 0;
       const slots = list.reduce((sum, worker) => sum + (Number(worker.slots) || 0), 0);
       const running = list.reduce((sum, worker) => sum + (worker.running ?? 0), 0);
-      write(note, slots ? `${count(running)} of ${count(slots)} slots busy` : plural(list.length, "worker"));
-      fillRows(list.slice(0, 12).map((worker) => ({ worker, all: workers })), ({ worker }) => worker.name);
+      const first = list.slice(0, 12);
+      write(note, `${slots ? `${count(running)} of ${count(slots)} slots busy` : plural(list.length, "worker")}${list.length > first.length ? `; ${count(first.length)} of ${plural(list.length, "worker")} are shown` : ""}`);
+      fillRows(first.map((worker) => ({ worker, all: workers })), ({ worker }) => worker.name);
     },
   };
 }
