@@ -331,3 +331,10 @@ def test_what_is_not_listed_is_counted(bench):
     bench.shows("; 12 of 20 workers are shown")
     bench.redis("DEL", *[f"haul:{{one}}:worker:{name}" for name in names])
     bench.redis("ZREM", "haul:{one}:workers", *names)
+
+
+def test_each_host_that_fails_is_counted(bench):
+    bench.visit("#/some/overview")
+    bench.shows("7 hosts fail.")
+    bench.click(".attention .more")
+    eventually("all of them", lambda: all(f"host{number}.example" in bench.text(".faults") for number in range(7)))

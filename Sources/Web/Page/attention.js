@@ -4,9 +4,6 @@ import { retryName } from "./actions.js";
 import { age, count, duration, plural, clock } from "./format.js";
 import { about, hostOf, sizeOf } from "./words.js";
 
-/// How many faults are shown of one kind.
-const MOST = 4;
-
 /// Whether a worker that is not silent takes jobs beside this one, and so its jobs.
 export function hasOthers({ workers, now }, worker) {
   return workers.some((other) => other.name !== worker.name && other.state === "working" && now - (other.seen ?? 0) < 5000);
@@ -37,7 +34,7 @@ export function faults({ overview, hosts, workers }, { path, isOperator, isLive 
     }
     // A host is named once, with the error that most of its jobs failed with.
     const recent = overview.failures.groups.filter((group) => group.recent > 0).sort((one, other) => other.recent - one.recent);
-    for (const group of recent.filter((group, index) => recent.findIndex(({ host }) => host === group.host) === index).slice(0, MOST)) {
+    for (const group of recent.filter((group, index) => recent.findIndex(({ host }) => host === group.host) === index)) {
       const { verb, help } = about(group.error);
       // With limits of its own, a port has a row of its own.
       const own = (hosts?.hosts ?? []).filter((host) => hostOf(host.host) === group.host);
