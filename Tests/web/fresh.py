@@ -1,8 +1,11 @@
 """What the page shows, and what its buttons do, after something else has changed: tests of browser.py."""
 
+import hashlib
+import json
 import pathlib
 import socket
 import time
+import urllib.parse
 
 from selenium.webdriver.common.by import By
 
@@ -338,3 +341,37 @@ def test_each_host_that_fails_is_counted(bench):
     bench.shows("7 hosts fail.")
     bench.click(".attention .more")
     eventually("all of them", lambda: all(f"host{number}.example" in bench.text(".faults") for number in range(7)))
+
+
+def test_a_whole_url_finds_jobs_that_no_worker_has_seen(bench):
+    url = "https://a.example/film.bin?sig=1"
+    push = lambda name: bench.redis("LPUSH", "haul:{empty}:jobs", json.dumps({"url": url, "id": name}))
+    digest = hashlib.sha1(f"{url}\n".encode()).hexdigest()[:16]
+    bench.redis("HSET", "haul:{empty}:job:resumed", "state", "queued", "url", "https://a.example/film.bin?[masked]", "url_digests", digest)
+    bench.redis("HSET", "haul:{empty}:urls", digest, "resumed")
+    push("resumed")
+    push("unseen")
+    page = f"#/empty/jobs/queued?{urllib.parse.urlencode({'q': url})}"
+    select_all = lambda: bench.press("Select all that match", "#floating")
+    bench.visit(page)
+    bench.shows("2 found.", "1 to 2 of 2")
+    bench.click(".list tbody tr:not(.spacer) input")
+    select_all()
+    bench.shows("2 selected", inside="#floating")
+    # The search is repeated.
+    push("later")
+    bench.shows("3 found.")
+    # Until it has ended, the number of jobs that match is unknown.
+    bench.visit("#/empty/overview")
+    with bench.holding("jobs?") as wait:
+        bench.visit(page)
+        wait()
+        bench.shows("1 found so far.")
+        bench.click(".list tbody tr:not(.spacer) input")
+        select_all()
+        bench.shows("All that match are selected", inside="#floating")
+        bench.press("Cancel…", "#floating")
+        bench.shows("Cancel every job that matches", inside="dialog")
+        bench.press("Keep them", "dialog")
+    bench.shows("3 selected", inside="#floating")
+    bench.redis("DEL", "haul:{empty}:jobs", "haul:{empty}:urls", "haul:{empty}:job:resumed")

@@ -28,6 +28,8 @@ const facetsOf = {
   running: ["host", "worker", "waiting", "kind", "group", "batch"], queued: ["host", "waiting", "kind", "group", "batch"], scheduled: ["host", "error", "kind", "group", "batch"],
   paused: ["host", "kind", "group", "batch"], failed: ["error", "host", "retryable", "kind", "group", "batch", "worker"], completed: ["host", "worker", "kind", "group", "batch"], cancelled: ["host", "kind", "group", "batch"],
 };
+/// Whether the server takes a text as a whole URL, and not as a part of one: JobFilter.
+const isWholeURL = (text) => /^(https?|s3):\/\/\S+\?/i.test(text) && !text.includes("?[masked]");
 export const facetValue = (name, value) => (name === "waiting" ? waitName(value) : name === "retryable" ? (value === "true" ? "may help" : "will not help") : name === "kind" ? nameOf(value) : value);
 
 const started = (job) => job.started ?? job.created ?? 0;
@@ -230,6 +232,8 @@ export function jobs(context) {
     live.watch(watches);
   } else {
     list = new List(context, { state, filter, isFiltered, content, watches, sortBox, hit, drawSums, setTotal: (number) => { total = number; } });
+    // A list that is known already was drawn before it was assigned.
+    drawSums();
     cleanups.push(() => list.end());
   }
   keys.add(Object.fromEntries(states.map((name, index) => [String(index + 1), () => { location.hash = path("jobs", [name]); }])));
@@ -289,6 +293,8 @@ class List {
     this.isComplete = false;
     this.searches = 0;
     this.searchAt = 0;
+    /// A stream does not search the waiting elements for a whole URL, so its list leaves out jobs that no worker has seen.
+    this.hidesUnseen = this.state === "queued" && isWholeURL(this.filter.q);
     this.watch();
     if (this.isFiltered) this.search();
     this.timer = setInterval(() => this.tick(), 1000);
@@ -519,21 +525,22 @@ class List {
     const here = new Set(jobs.map(({ id }) => id));
     // A job that is no longer here has left the state, or has moved behind the page: the next search tells.
     for (const job of this.page ?? []) if (!here.has(job.id)) this.moved.set(job.id, { job, after: this.searches });
-    [this.page, this.pageEnd] = [jobs, next];
-    if (next === undefined) {
+    const end = this.hidesUnseen ? 0 : next;
+    [this.page, this.pageEnd] = [jobs, end];
+    if (end === undefined) {
       this.behind = [];
       this.moved.clear();
       this.next = undefined;
       this.isComplete = true;
-    } else if (this.next === undefined || (!this.isComplete && !this.isSearching)) this.next = next;
+    } else if (this.next === undefined || (!this.isComplete && !this.isSearching)) this.next = end;
     this.takeFound();
     if (!this.isComplete) this.searchBehind();
   }
 
   takeFound() { this.take(unique([...this.page, ...[...this.moved.values()].map(({ job }) => job), ...this.behind])); }
 
-  /// Searches what lies behind the first page. The first search shows what it finds at once. Each later one replaces
-  /// what was found before, so that no row stays that has left the state.
+  /// Searches what lies behind the first page, or all if that page may leave out jobs. The first search shows what it
+  /// finds at once. Each later one replaces what was found before, so that no row stays that has left the state.
   async searchBehind() {
     if (this.isSearching || !this.hasSearched || !this.page) return;
     this.isSearching = true;
@@ -627,6 +634,7 @@ class List {
 
   words() {
     if (!this.isBegun) return "";
+    if (this.hidesUnseen) return `${count(this.length)} found${this.isComplete ? "" : " so far"}.`;
     if (this.isFiltered) {
       if (!this.isComplete) return `${count(this.length)} found so far: ${Math.floor(100 * Math.min(1, (this.next ?? 0) / Math.max(1, this.total)))} % of ${count(this.total)} examined.`;
       return `${count(this.length)} found${this.next === undefined || this.length < PAGE ? "" : ", and perhaps more,"} among ${count(this.total)}.`;
