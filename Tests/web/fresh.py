@@ -375,3 +375,35 @@ def test_a_whole_url_finds_jobs_that_no_worker_has_seen(bench):
         bench.press("Keep them", "dialog")
     bench.shows("3 selected", inside="#floating")
     bench.redis("DEL", "haul:{empty}:jobs", "haul:{empty}:urls", "haul:{empty}:job:resumed")
+
+
+def test_what_is_shown_again_is_not_older_than_it_says(bench):
+    bench.visit("#/some/overview")
+    # From here on the page's clock goes on as the test says.
+    bench.driver.execute_script("const now = Date.now(); window.ahead = 0; Date.now = () => now + window.ahead;")
+    ahead = lambda time: bench.driver.execute_script("window.ahead = arguments[0]", time)
+    try:
+        bench.visit("#/some/job/running-00007")
+        bench.shows("Downloading")
+        bench.visit("#/some/overview")
+        bench.shows("Bytes received")
+        ahead(4000)
+        bench.redis("HSET", "haul:{some}:settings", "paused", "1")
+        bench.shows("The queue is paused")
+        bench.end(bench.web)
+        bench.visit("#/some/job/running-00007")
+        bench.shows("Downloading")
+        eventually("the banner", lambda: bench.driver.execute_script("window.ahead += 100; return document.body.classList.contains('stale')"))
+        ahead(64_000)
+        eventually("the age of the job", lambda: "What you see is 1 min 4 s old." in bench.text("#connection"))
+        # By now it is too old to be shown once more.
+        bench.visit("#/some/overview")
+        bench.visit("#/some/job/running-00007")
+        assert "Downloading" not in bench.text() and bench.text("main h1") == "Reading …", bench.text()
+    finally:
+        bench.redis("HDEL", "haul:{some}:settings", "paused")
+        if bench.web.poll() is None:
+            bench.end(bench.web)
+        bench.serve()
+        bench.driver.get("about:blank")
+        bench.complaints()

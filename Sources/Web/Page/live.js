@@ -7,6 +7,8 @@ import { parse } from "./numbers.js";
 const MAX_SILENCE = 12_000;
 /// The events of a job are asked for again this long (ms) after the server has refused them.
 const EVENTS_AGAIN = 30_000;
+/// An answer that no page shows any more is kept this long (ms) for a page that is shown again.
+const MAX_KEPT = 10_000;
 
 export class Live {
   #source = null;
@@ -21,8 +23,12 @@ export class Live {
   #retry = null;
   /// When the stream is tried again, by this browser's clock.
   nextTry = 0;
-  /// The newest answer of each path that is watched, so that a page that is shown again has content at once.
+  /// The newest answer of each path, so that a page that is shown again soon has content at once: `{ data, asOf }`. At
+  /// `asOf`, by this browser's clock, it was current.
   #known = new Map();
+  /// The paths that the open stream has answered. It sends each change of these, so their answers are current whenever
+  /// anything arrives.
+  #answered = new Set();
 
   /// `status` is called with "live", "alive", "redis", "lost" or "refused", and perhaps a message.
   constructor(status) {
@@ -49,10 +55,12 @@ export class Live {
   /// Replaces everything that the page watches. `watches` are [path, taker]. `events` is [queue/id, taker, refused]:
   /// `refused` gets the reason if the server sends no events, and null when they are asked for again.
   watch(watches, events = null) {
+    const shown = this.#paths();
+    for (const [path, { asOf }] of this.#known) if (!shown.has(path) && Date.now() - asOf > MAX_KEPT) this.#forget(path);
     this.#watches = watches;
     this.#events = events;
     this.#eventsAt = 0;
-    for (const [path, take] of watches) if (this.#known.has(path)) take(this.#known.get(path), null);
+    for (const [path, take] of watches) if (this.#known.has(path)) take(this.#known.get(path).data, null);
     this.#begin();
   }
 
@@ -66,14 +74,27 @@ export class Live {
 
   tryNow() { this.#open(); }
 
+  /// When the oldest of the answers that are shown was current; null if none is shown.
+  get oldest() {
+    const times = [...this.#paths()].filter((path) => this.#known.has(path)).map((path) => this.#known.get(path).asOf);
+    return times.length ? Math.min(...times) : null;
+  }
+
+  #forget(path) {
+    this.#known.delete(path);
+    this.#answered.delete(path);
+  }
+
+  #paths() { return new Set([...this.#base, ...this.#watches].map(([path]) => path)); }
+
   #takers(path) { return [...this.#base, ...this.#watches].filter(([name]) => name === path).map(([, take]) => take); }
 
   #open() {
     clearTimeout(this.#retry);
     this.#source?.close();
     this.#source = null;
-    const paths = new Set([...this.#base, ...this.#watches].map(([path]) => path));
-    for (const path of this.#known.keys()) if (!paths.has(path) && this.#known.size > 20) this.#known.delete(path);
+    this.#answered.clear();
+    const paths = this.#paths();
     if (paths.size === 0) return;
     const query = new URLSearchParams();
     for (const path of paths) query.append("watch", path);
@@ -88,20 +109,26 @@ export class Live {
     const on = (name, body) => source.addEventListener(name, (message) => {
       if (source !== this.#source) return;
       this.#lastMessage = Date.now();
+      for (const path of this.#answered) this.#known.get(path).asOf = this.#lastMessage;
       body(parse(message.data));
     });
     on("alive", () => this.#status("alive"));
     on("change", ({ watch, data }) => {
       this.#status("live");
-      this.#known.set(watch, data);
+      this.#known.set(watch, { data, asOf: this.#lastMessage });
+      this.#answered.add(watch);
       // What came before the server's time was shown with the ages of this browser's clock.
       const isNewTime = typeof data.now === "number" && setServerTime(data.now);
-      for (const [path, take] of [...this.#base, ...this.#watches]) if (path === watch || (isNewTime && this.#known.has(path))) take(this.#known.get(path), null);
+      for (const [path, take] of [...this.#base, ...this.#watches]) if (path === watch || (isNewTime && this.#known.has(path))) take(this.#known.get(path).data, null);
     });
     on("failure", (failure) => {
       if (failure.watch === undefined) return this.#goOnWithoutEvents(failure);
-      this.#known.delete(failure.watch);
-      if (failure.error === "redis") return this.#status("redis", failure.message);
+      if (failure.error === "redis") {
+        // What is shown stays, and becomes older.
+        this.#answered.delete(failure.watch);
+        return this.#status("redis", failure.message);
+      }
+      this.#forget(failure.watch);
       for (const take of this.#takers(failure.watch)) take(null, failure);
     });
     on("event", (event) => this.#events?.[1](event));

@@ -74,7 +74,8 @@ function showConnection() {
     banner.append(icon("offline"), el("span", { class: "grow", role: "status" }, el("strong"), el("span")), el("button", { type: "button", class: "small", onclick: () => live.tryNow() }, icon("retry"), "Try now"));
   }
   write(banner.querySelector("strong"), who);
-  write(banner.querySelector(".grow > span"), ` What you see is ${duration((Date.now() - lastSign) / 1000)} old. Workers go on with what they run and keep their bytes. ${trouble.state === "refused" ? `${trouble.message}. ` : ""}${again}`);
+  const oldest = live.oldest === null ? "" : `What you see is ${duration((Date.now() - live.oldest) / 1000)} old. `;
+  write(banner.querySelector(".grow > span"), ` ${oldest}Workers go on with what they run and keep their bytes. ${trouble.state === "refused" ? `${trouble.message}. ` : ""}${again}`);
 }
 setInterval(() => { if (trouble) showConnection(); }, 500);
 
