@@ -204,7 +204,9 @@ import Testing
         #expect(try await f.state("good") == .queued)
     }
 
-    @Test("a retry of a job whose spec is no job any more changes nothing of its end") func unreadableSpec() async throws {
+    @Test("a retry of a job whose spec is no job any more changes nothing of its end") func unreadableSpec()
+        async throws
+    {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/a","id":"x"}"#)
         let claim = try #require(try await f.claim())
