@@ -310,7 +310,8 @@ final class FilePartial: Partial {
                 if found.name == opened.target.name { return try mayReplace(found) }
                 // A file that this job completed under a numbered name stays, and the next number is tried.
                 guard try isUnsettled(found) else { return false }
-                return try !found.isOwn(request.completed, store: store)
+                if try found.isOwn(request.completed, store: store) { return false }
+                return try !found.isChanged(since: request.completed, store: store)
             }
         } catch {
             switch error {
@@ -339,6 +340,7 @@ final class FilePartial: Partial {
     /// - Throws: As `Target.isUnsettled`.
     private func mayReplace(_ target: Target) throws(TransferError) -> Bool {
         if try target.isOwn(request.completed, store: store) { return true }
+        if try target.isChanged(since: request.completed, store: store) { return false }
         return try isUnsettled(target)
     }
 

@@ -33,7 +33,10 @@ struct HiddenFile: Sendable {
     static func open(
         _ hidden: HiddenName, fulfilling resume: ResumePoint, in directory: Directory
     ) throws(TransferError) -> HiddenFile? {
-        let descriptor = openat(directory.descriptor, hidden.text, O_RDWR | O_CLOEXEC | O_NOFOLLOW)
+        var descriptor = openat(directory.descriptor, hidden.text, O_RDWR | O_CLOEXEC | O_NOFOLLOW)
+        if descriptor < 0, errno == EACCES, makeWritable(hidden.text, in: directory) {
+            descriptor = openat(directory.descriptor, hidden.text, O_RDWR | O_CLOEXEC | O_NOFOLLOW)
+        }
         guard descriptor >= 0 else {
             let code = errno
             // A file on a bad sector stays unreadable, and is replaced.
@@ -49,6 +52,16 @@ struct HiddenFile: Sendable {
             return nil
         }
         return HiddenFile(directory: directory, hidden: hidden, descriptor: descriptor)
+    }
+
+    /// Gives the owner of a whole partial file its rights back, which the mode of the finished file may lack. The file gets
+    /// that mode again before it is named. Returns whether it did, and sets `errno` if not.
+    private static func makeWritable(_ name: String, in directory: Directory) -> Bool {
+        guard let status = directory.status(of: name), status.st_mode & S_IFMT == S_IFREG, status.st_nlink == 1 else {
+            errno = EACCES
+            return false
+        }
+        return fchmodat(directory.descriptor, name, status.st_mode & 0o777 | 0o600, 0) == 0
     }
 
     /// Unlinks what earlier runs left, once this file has its final name.

@@ -54,10 +54,24 @@ struct Target: Sendable {
     ///
     /// - Throws: The error that keeps the file from being examined, so that the answer is unknown.
     func isOwn(_ record: CompletedFile?, store: FileStore) throws(TransferError) -> Bool {
+        try isFinished(record, store) == true
+    }
+
+    /// Whether it is that file, and another program has changed it since. Then it belongs to that program, although a hidden
+    /// file may still prove that a run of this job placed it.
+    ///
+    /// - Throws: As `isOwn`.
+    func isChanged(since record: CompletedFile?, store: FileStore) throws(TransferError) -> Bool {
+        try isFinished(record, store) == false
+    }
+
+    /// Whether the file that the job finished before is as it was then; nil if another file has this name, or none.
+    private func isFinished(_ record: CompletedFile?, _ store: FileStore) throws(TransferError) -> Bool? {
         guard let record, record.store == store.id, record.file == path, let status = try directory.known(name) else {
-            return false
+            return nil
         }
-        return status.matches(record.identity)
+        if status.matches(record.identity) { return true }
+        return status.hasIdentity(record.identity.inode) ? false : nil
     }
 
     /// Whether a run of this job placed the file with this name, and Redis does not know. A hidden file proves it.

@@ -1,3 +1,4 @@
+import Foundation
 import Glibc
 import HaulContract
 import HaulHTTP
@@ -83,5 +84,34 @@ import Testing
     private struct Unexpected: Error {
         let outcome: ActivityOutcome
         init(_ outcome: ActivityOutcome) { self.outcome = outcome }
+    }
+
+    @Test("a finished file that another program has changed is no longer the job's own", arguments: [true, false])
+    func changed(_ isNamed: Bool) async throws {
+        let bench = try DownloadBench()
+        let version = Shared(1)
+        let origin = try OriginServer { request in
+            OriginReply(headers: [("ETag", "\"\(version.value)\"")], body: Array("version \(version.value)".utf8))
+        }
+        var job = Job(id: "j", urls: [origin.url("/a")])
+        if isNamed { job.path = "a" }
+        // What proves the file stays for a while, as in a fleet whose Redis may fail over.
+        let outcome = await bench.download(job).outcome()
+        guard case .completed(let first, _, _) = outcome else { throw Unexpected(outcome) }
+        let path = bench.directory.file("a")
+        let file = try #require(FileHandle(forWritingAtPath: path))
+        try file.seekToEnd()
+        try file.write(contentsOf: Data(", and a note".utf8))
+        try file.close()
+        version.value = 2
+        let second = await bench.download(job, completed: first).outcome()
+        if isNamed {
+            guard case .failed(let failure) = second else { throw Unexpected(second) }
+            #expect(failure.code == .fileExists)
+        } else {
+            guard case .completed(let numbered, _, _) = second else { throw Unexpected(second) }
+            #expect(numbered.file != "a")
+        }
+        #expect(bench.directory.contents("a") == Array("version 1, and a note".utf8))
     }
 }

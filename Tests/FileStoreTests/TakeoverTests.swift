@@ -1,3 +1,4 @@
+import Foundation
 import Glibc
 import HaulContract
 import HaulHTTP
@@ -85,5 +86,28 @@ import Testing
         link(folder.file(makePartial(100_000, in: folder)), other.file("moved"))
         let left = try Takeover(of: Self.key, in: try directory(folder), by: Self.run, continuing: Self.resume)
         #expect(left.partial == nil && folder.names.isEmpty && other.contents("moved") == testBytes(100_000))
+    }
+
+    @Test("a whole partial file that has the mode of a finished one is opened again by its owner") func readOnly()
+        async throws
+    {
+        let folder = TemporaryDirectory()
+        let name = HiddenName(Self.key, "g")
+        let path = folder.file(name.text)
+        _ = FileManager.default.createFile(atPath: path, contents: Data(count: 50_000))
+        chmod(path, 0o444)
+        if geteuid() == 0 { for path in [folder.path, path] { chown(path, 65_534, 65_534) } }
+        let directory = try directory(folder)
+        let isOpened = await withCheckedContinuation { continuation in
+            Foundation.Thread {
+                // Root may write to every file. So this thread becomes another user for the file system.
+                let become = unsafeBitCast(dlsym(nil, "setfsuid"), to: (@convention(c) (uid_t) -> Int32).self)
+                if geteuid() == 0 { _ = become(65_534) }
+                let file = try? HiddenFile.open(name, fulfilling: Self.resume, in: directory)
+                if let file { close(file.descriptor) }
+                continuation.resume(returning: file != nil)
+            }.start()
+        }
+        #expect(isOpened)
     }
 }
