@@ -49,12 +49,17 @@ int clinux_reopen_direct(int descriptor) {
     return open(path, O_WRONLY | O_DIRECT | O_CLOEXEC);
 }
 
-int clinux_reserve(int descriptor, off_t size) {
-    return fallocate(descriptor, FALLOC_FL_KEEP_SIZE, 0, size) == 0 ? 0 : errno;
+// A signal, such as one that stops the process, may end the call early.
+static int allocate(int descriptor, int mode, off_t start, off_t length) {
+    while (fallocate(descriptor, mode, start, length) != 0)
+        if (errno != EINTR) return errno;
+    return 0;
 }
 
+int clinux_reserve(int descriptor, off_t size) { return allocate(descriptor, FALLOC_FL_KEEP_SIZE, 0, size); }
+
 int clinux_release(int descriptor, off_t start, off_t end) {
-    return fallocate(descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, start, end - start) == 0 ? 0 : errno;
+    return allocate(descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, start, end - start);
 }
 
 int clinux_close_from(void *actions, int first) {
