@@ -82,7 +82,7 @@ final class NameClaim: Sendable {
         var hasChecked = false
         for _ in 0..<4 {
             try await store.client.waitForTurn()
-            let sent = ContinuousClock.now
+            let (sent, isBare) = (ContinuousClock.now, store.client.sendsBareETags)
             // Without If-Match, the claim is read before it is replaced.
             let isKnown = condition == .absent || store.knows(.replace)
             if isKnown || hasChecked {
@@ -108,7 +108,7 @@ final class NameClaim: Sendable {
             // Only one run has the job. What its earlier runs have sent is for the same upload, or for an aborted one.
             guard let etag = head.etag else { break }
             if head.mark?.job != mark.job, head.age ?? 0 <= staleness, etag != stale, await !isOver(etag) { break }
-            if condition == .same(etag) { store.client.toggleETagQuotes() }
+            if condition == .same(etag) { store.client.toggleETagQuotes(from: isBare) }
             (condition, hasChecked) = (.same(etag), true)
         }
         throw .claimed

@@ -103,7 +103,7 @@ extension ObjectPartial {
         var condition = known(.absent, by: method)
         var failure: StoreError?
         var contradicted: ContinuousClock.Instant?
-        var isReplacing = false
+        var (isReplacing, isBare) = (false, false)
         for attempt in 1... {
             // Before the checks, because a store that throttles may make this wait for minutes.
             do { try await client.waitForTurn() } catch { throw error.transferError }
@@ -129,7 +129,7 @@ extension ObjectPartial {
                 let isContradiction = failure?.kind == .precondition && next == condition
                 contradicted = isContradiction ? contradicted ?? .now : nil
                 if let contradicted {
-                    if case .same = next { client.toggleETagQuotes() }
+                    if case .same = next { client.toggleETagQuotes(from: isBare) }
                     guard ContinuousClock.now - contradicted < Self.contradictionLimit else {
                         throw .failed(
                             Failure(
@@ -142,6 +142,7 @@ extension ObjectPartial {
             guard try await hasJob() else { return .fenced }
             do throws(StoreError) {
                 try claim?.check()
+                isBare = client.sendsBareETags
                 let sent = try await sendRecorded(key, isReplacing: isReplacing) { () throws(StoreError) in
                     try await request(condition)
                 }

@@ -32,10 +32,14 @@ enum NameCondition: Sendable, Equatable {
 extension BucketClient {
     /// nil if there is no such object.
     func head(_ key: String) async throws(StoreError) -> ObjectHead? {
-        do { return ObjectHead(try await send(StoreRequest("HEAD", key))) } catch {
+        let response: StoreResponse
+        do { response = try await send(StoreRequest("HEAD", key)) } catch {
             if error.kind == .noSuchObject { return nil }
             throw error
         }
+        // Whoever takes this for a missing object may replace it.
+        guard let head = ObjectHead(response) else { throw Self.unreadable(response) }
+        return head
     }
 
     /// The bytes of an object or of a range of it; nil if there is no such object.

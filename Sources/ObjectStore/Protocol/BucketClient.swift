@@ -54,8 +54,16 @@ final class BucketClient: Sendable {
         HeaderField("If-Match", state.withLock { $0.requiresBareETags } ? etag : "\"\(etag)\"")
     }
 
+    /// Whether If-Match is sent without quotes now.
+    var sendsBareETags: Bool { state.withLock { $0.requiresBareETags } }
+
     /// To be called if the server says that an object has another ETag, but sends the same one.
-    func toggleETagQuotes() { state.withLock { $0.requiresBareETags.toggle() } }
+    ///
+    /// - Parameter sent: Whether the refused request had no quotes. Several requests may have been refused in the same form,
+    ///   and the first of them has corrected it for all.
+    func toggleETagQuotes(from sent: Bool) {
+        state.withLock { if $0.requiresBareETags == sent { $0.requiresBareETags.toggle() } }
+    }
 
     /// Seconds since 1970 by the server's clock, for presigned requests. It includes small differences, which do not
     /// matter to other signatures.
@@ -114,13 +122,13 @@ final class BucketClient: Sendable {
         state.withLock { $0.requests += 1 }
         if !request.isPresigned { try await waitForTurn() }
         let credentials = try await usableCredentials()
-        let (skew, sent) = (skew, watch.seconds)
+        let (skew, sent, region) = (skew, watch.seconds, region)
         let now = request.isPresigned ? presigningTime : UnixTime.seconds + skew
         let time = now - request.age - (request.seen.map { (ContinuousClock.now - $0).components.seconds } ?? 0)
         let response: StoreResponse
         let date: Int64?
         do throws(TransferError) {
-            let transfer = try await engine.start(signed(request, by: credentials, at: time))
+            let transfer = try await engine.start(signed(request, by: credentials, at: time, in: region))
             let head = transfer.head
             date = head.headers["date"].flatMap(HTTPDate.parse)
             // Before the body, which may take long.
@@ -135,7 +143,7 @@ final class BucketClient: Sendable {
                 status: 403, code: "RequestExpired", message: "the store received the request too late",
                 kind: wasOff ? .clock : .transient)
         }
-        try await check(response, request, credentials, skew, sent: sent)
+        try await check(response, request, credentials, skew, region, sent: sent)
         return response
     }
 
@@ -153,16 +161,19 @@ final class BucketClient: Sendable {
     ) async throws(TransferError) -> Transfer {
         var request = StoreRequest("GET", key)
         if let version { request.query = [("versionId", version)] }
-        var (tries, isConditional) = (0, etag != nil)
+        var (tries, isConditional, isBare) = (0, etag != nil, false)
         while true {
             let credentials: Credentials
             do throws(StoreError) { credentials = try await usableCredentials() } catch {
                 throw .failed(refusal(error, HeaderFields()))
             }
-            let (skew, time) = (skew, watch.seconds)
+            let (skew, time, region) = (skew, watch.seconds, region)
             request.headers = template.headers
-            if isConditional, let etag { request.headers.append(ifMatch(etag)) }
-            var sent = signed(request, by: credentials, at: UnixTime.seconds + skew)
+            if isConditional, let etag {
+                isBare = sendsBareETags
+                request.headers.append(ifMatch(etag))
+            }
+            var sent = signed(request, by: credentials, at: UnixTime.seconds + skew, in: region)
             (sent.connectTimeout, sent.stallTimeout) = (template.connectTimeout, template.stallTimeout)
             (sent.limits, sent.hostBuckets) = (template.limits, template.hostBuckets)
             state.withLock { $0.requests += 1 }
@@ -171,7 +182,7 @@ final class BucketClient: Sendable {
             if [200, 206, 304, 416].contains(head.status) {
                 // The server refused the ETag that it has: it compares without quotes.
                 if !isConditional, let etag, head.headers["etag"].flatMap(StoreResponse.unquoted) == etag {
-                    toggleETagQuotes()
+                    toggleETagQuotes(from: isBare)
                 }
                 return transfer
             }
@@ -185,7 +196,7 @@ final class BucketClient: Sendable {
             let response = StoreResponse(status: head.status, headers: head.headers, body: body)
             let failure: StoreError
             do throws(StoreError) {
-                try await check(response, request, credentials, skew, sent: time)
+                try await check(response, request, credentials, skew, region, sent: time)
                 failure = StoreError(status: head.status, headers: head.headers, body: nil)
             } catch { failure = error }
             tries += 1
@@ -193,8 +204,11 @@ final class BucketClient: Sendable {
         }
     }
 
-    private func signed(_ request: StoreRequest, by credentials: Credentials, at time: Int64) -> HTTPRequest {
-        let region = state.withLock { $0.region }
+    private var region: String { state.withLock { $0.region } }
+
+    private func signed(
+        _ request: StoreRequest, by credentials: Credentials, at time: Int64, in region: String
+    ) -> HTTPRequest {
         let location = address.location(of: request.key, region: region)
         let payload =
             request.payload ?? (request.memory == nil ? Signature.emptyPayload : Signature.unsignedPayload)
@@ -219,9 +233,11 @@ final class BucketClient: Sendable {
     ///
     /// - Parameters:
     ///   - skew: Seconds that were added to the local time when the request was signed.
+    ///   - used: The region for which it was signed.
     ///   - sent: When it was sent, in seconds of `watch`.
     private func check(
-        _ response: StoreResponse, _ request: StoreRequest, _ credentials: Credentials, _ skew: Int64, sent: Double
+        _ response: StoreResponse, _ request: StoreRequest, _ credentials: Credentials, _ skew: Int64, _ used: String,
+        sent: Double
     ) async throws(StoreError) {
         let isSuccess = (200..<300).contains(response.status)
         // A status of 200 may come with an error in the body (CompleteMultipartUpload, CopyObject).
@@ -256,15 +272,19 @@ final class BucketClient: Sendable {
             guard let renewed = try? await self.credentials.credentials(), renewed != credentials else { break }
             throw StoreError(status: failure.status, code: failure.code, message: failure.message, kind: .expired)
         case .region(let region?):
-            let hasChanged = state.withLock { state in
-                guard !state.hasMoved, region != state.region else { return false }
-                (state.region, state.hasMoved) = (region, true)
-                return true
+            // Several requests may have been signed for the wrong region. The first response has corrected it for all.
+            let (isRight, hasChanged) = state.withLock { state in
+                if region != used, !state.hasMoved, region != state.region {
+                    (state.region, state.hasMoved) = (region, true)
+                    return (true, true)
+                }
+                return (region != used && region == state.region, false)
             }
-            guard hasChanged else {
+            guard isRight else {
                 throw StoreError(
                     status: failure.status, code: failure.code, message: failure.message, kind: .permanent)
             }
+            guard hasChanged else { break }
             notify("the bucket \(address.bucket) is in the region \(region): set --s3-region")
         case .region(nil):
             throw StoreError(status: failure.status, code: failure.code, message: failure.message, kind: .permanent)

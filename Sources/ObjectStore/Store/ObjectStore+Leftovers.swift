@@ -51,11 +51,7 @@ extension ObjectStore {
         }
         let intents = objects.filter { parse($0.key)?.kind == .intent }
         // An upload may have been begun whose id no run has learned.
-        if intents.count > known.count {
-            // Another job may upload to the same key now.
-            known.formUnion(try await recordedUploads())
-            for intent in intents { try await abortBegun(intent, known) }
-        }
+        if intents.count > known.count { for intent in intents { try await abortBegun(intent, known) } }
         // `owner` goes last: as long as the folder exists, its owner is known.
         for object in objects.sorted(by: { $0.key > $1.key }) where parse(object.key)?.kind != .owner {
             try await client.delete(object.key)
@@ -73,12 +69,28 @@ extension ObjectStore {
             })
     }
 
+    /// How long a run may take to record the upload that it has begun, in seconds.
+    private static let timeToRecord: Int64 = 5
+
     /// Aborts an upload for the key of `intent` that was begun right after it, unless it is `known`.
     private func abortBegun(_ intent: ListedObject, _ known: Set<String>) async throws(StoreError) {
         guard let key = try await client.get(intent.key, limit: 4096).map({ String(decoding: $0, as: UTF8.self) })
         else { return }
-        for upload in try await client.uploads(key) where upload.hasKey(key) && !known.contains(upload.id) {
-            guard (intent.modified - 5...intent.modified + 120).contains(upload.begun) else { continue }
+        let unknown = try await client.uploads(key).filter { upload in
+            upload.hasKey(key) && !known.contains(upload.id)
+                && (intent.modified - 5...intent.modified + 120).contains(upload.begun)
+        }
+        guard let newest = unknown.map(\.begun).max() else { return }
+        // Another run may upload to the same key now. So its records are read after the uploads, and not before it has
+        // recorded one that it has just begun.
+        let wait = newest + Self.timeToRecord - client.time
+        if wait > 0 {
+            do { try await Task.sleep(for: .seconds(min(wait, Self.timeToRecord))) } catch {
+                throw StoreError(TransferError.cancelled)
+            }
+        }
+        let recorded = try await recordedUploads()
+        for upload in unknown where !recorded.contains(upload.id) {
             client.notify("aborts the upload \(upload.id) of \(key): a run began it, and no run continues it")
             try await client.abort(upload.id, key)
         }

@@ -207,7 +207,7 @@ extension ObjectStore: DurableStore, SourceFolder {
     @discardableResult
     func deleteFinal(_ key: String, where isRight: @Sendable (ObjectHead) -> Bool) async -> Bool {
         var last: NameCondition?
-        var isConditional = true
+        var (isConditional, isBare) = (true, false)
         for attempt in 1...RequestBackoff.tries {
             let found: ObjectHead?
             let seen: ContinuousClock.Instant
@@ -219,8 +219,9 @@ extension ObjectStore: DurableStore, SourceFolder {
             guard let head = found, isRight(head) else { return true }
             let condition = isConditional && knows(.delete) ? head.etag.map(NameCondition.same) ?? .none : .none
             // The server says that the object has another ETag.
-            if let last, last == condition { client.toggleETagQuotes() }
+            if let last, last == condition { client.toggleETagQuotes(from: isBare) }
             last = nil
+            isBare = client.sendsBareETags
             let sent = ContinuousClock.now
             var isWithoutResponse = false
             do throws(StoreError) {
