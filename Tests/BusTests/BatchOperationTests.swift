@@ -315,4 +315,22 @@ import Testing
         #expect(try await b.queue.stats().counts[.queued] == 1)
         try await b.f.expectOrder()
     }
+
+    @Test("a cancel reaches a member of a kind that no worker does, also one that comes after it") func kind()
+        async throws
+    {
+        let b = try await BatchFixture()
+        _ = try await b.queue.register(b.f.worker, fields: [("kinds", "download")], known: [])
+        try await b.queue.request(.cancelled, ofBatch: "b")
+        // The elements that wait are looked at when the operation comes, and not later.
+        for _ in 0..<3 { try await b.f.tick() }
+        let batch = #"{"name":"b","size":1,"reply_to":"r"}"#
+        try await b.f.push(#"{"kind":"upload","url":"http://h/","file":"f","id":"1","batch":\#(batch)}"#)
+        #expect(try await b.f.claim() == nil)
+        try await eventually("the member to be cancelled") {
+            try await b.f.tick()
+            return try await b.f.state("1") == .cancelled
+        }
+        try await b.f.expectOrder()
+    }
 }

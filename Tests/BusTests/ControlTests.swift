@@ -171,4 +171,15 @@ import Testing
         #expect(try await f.queue.job("1")?["meta"] == #"{"k":[]}"#)
         try await f.expectOrder()
     }
+
+    @Test("an operation whose job id is not UTF-8 is rejected in valid JSON") func encoding() async throws {
+        let f = try await QueueFixture()
+        for id in [[0xE9], Array("a".utf8) + Array(repeating: Array("ü".utf8), count: 64).joined()] as [[UInt8]] {
+            try await f.redis.send(Command("HSET", f.queue.keys.want, id, "paused"))
+            try await f.tick()
+            let entry = try await f.redis.send(Command("LINDEX", f.queue.keys.rejected, 0)).bytes ?? []
+            let text = try #require(String(validating: entry, as: UTF8.self))
+            #expect(try JSON(text)["reason"]?.string?.contains("not a valid job id") == true, "\(text)")
+        }
+    }
 }

@@ -39,7 +39,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("without the setting, or with 0, there is no stream", arguments: [nil, "0", "many"])
+    @Test("without the setting, or with 0, there is no stream", arguments: [nil, "0", "many", "1000001"])
     func off(_ value: String?) async throws {
         let f = try await QueueFixture()
         try await f.queue.set(.eventStream, to: value)

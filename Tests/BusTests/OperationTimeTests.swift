@@ -195,7 +195,7 @@ import Testing
         try await f.tick()
         #expect(try await f.state("1") == .scheduled)
         let rejected = try await f.queue.rejected(limit: 9).map { try JSON($0) }
-        #expect(Set(rejected.map { $0["element"]?.string }) == [value, "paused"])
+        #expect(Set(rejected.map { $0["element"]?.string }) == [value, "no id paused"])
         #expect(rejected.allSatisfy { $0["reason"]?.string?.hasPrefix("want: ") == true }, "\(rejected)")
     }
 

@@ -8,7 +8,7 @@
 -- The hash `deferred_kinds` has the kinds with deferred elements, and when the last one was deferred (ms).
 --
 -- Uses: Jobs, Rejections.
--- Calls ahead: Rechecks.
+-- Calls ahead: Batches, Rechecks.
 -- Writes: deferred_kind:<kind>, deferred_kinds, held:<worker>, jobs.
 do
   local MAX_UNKNOWN, MAX_ELEMENTS, KEPT_UNKNOWN = 64, 1000, 604800000
@@ -48,9 +48,10 @@ do
     call('LPUSH', list, element)
     if is_unknown then call('PEXPIRE', list, KEPT_UNKNOWN) else call('PERSIST', list) end
     try('HSET', index_of(c), kind, c.NOW)
-    -- A control operation for the job may have come before its element. Of most jobs with a state it is done.
+    -- A control operation for the job, or for its batch, may have come before its element. Of most jobs with a state it is done.
     local job = push.id and c.JOB .. push.id
-    if job and try('EXISTS', job) == 1 and (not try('HGET', job, 'state') or try('HGET', job, 'want')) then Rechecks.request(c) end
+    if job and push.batch and Batches.stop(c, {}, push, push.batch)
+      or job and try('EXISTS', job) == 1 and (not try('HGET', job, 'state') or try('HGET', job, 'want')) then Rechecks.request(c) end
   end
 
   -- The kinds with deferred elements.

@@ -202,7 +202,8 @@ do
       return Rejections.add(c, value, 'want: the time ' .. TIMESTAMPS.rule, is_id(id) and id or nil)
     end
     if not is_id(id) then
-      return Rejections.add(c, value, 'want: "' .. sub(id, 1, 128) .. '" is not a valid job id')
+      -- The field may have bytes that are not UTF-8.
+      return Rejections.add(c, id .. ' ' .. value, 'want: the field is not a valid job id')
     end
     local wrong = Jobs.wrong_type(c, id)
     if wrong then return Rejections.add(c, value, wrong, id) end

@@ -32,14 +32,14 @@ do
     local log = c.PREFIX .. KEY.log
     -- The stream has every event since its oldest one. An event that is not added ends that, so the older ones are
     -- dropped: their readers find a gap. Groups of consumers stay, because XADD keeps the empty key.
-    if not max or max < 1 then
+    if not max or max < 1 or max > KEPT.events then
       if is_emptied[c.PREFIX] then return end
       is_emptied[c.PREFIX] = true
       return try('XLEN', log) ~= 0 and try('XADD', log, 'MAXLEN', 0, '*', 'id', '')
     end
     is_emptied[c.PREFIX] = nil
     -- If the key has another type, the event is only published.
-    try('XADD', log, 'MAXLEN', '~', integer_text(math.min(max, KEPT.events)), '*', 'event', event, 'id', id,
+    try('XADD', log, 'MAXLEN', '~', integer_text(max), '*', 'event', event, 'id', id,
       'data', brief and #json > LARGEST.logged and brief or json)
   end
 

@@ -37,7 +37,7 @@ do
       max_responses_bytes = tonumber(number(max_responses_bytes)) or KEPT.responses,
       max_replies_bytes = tonumber(number(max_replies_bytes)) or KEPT.replies,
       -- How many events the stream keeps; nil for no stream.
-      event_stream = event_stream and positive(event_stream) and math.min(positive(event_stream), KEPT.events),
+      event_stream = positive(event_stream),
       run_limits = { max_seconds = positive(max_seconds), min_speed = positive(min_speed), max_bytes = positive(max_bytes) },
       texts = { max_running = max_running, host_connections = host_connections, rate = rate, starts = starts,
         max_seconds = max_seconds, min_speed = min_speed, max_bytes = max_bytes } }
