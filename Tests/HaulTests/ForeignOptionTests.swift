@@ -66,6 +66,9 @@ import Testing
     @Test(
         "an option without a counterpart is refused in one sentence that names what to give instead",
         arguments: [
+            ("get --proxy-cacert f https://h/a", "of servers and of the proxy"),
+            ("get --preproxy socks5://h:1 https://h/a", "one proxy is used"),
+            ("get --https-proxy http://p:1 https://h/a", "https_proxy"),
             ("get -k https://h/a", "--pin sha256//"), ("get -I https://h/a", "haul call -I URL"),
             ("get -r 0-9 https://h/a", "haul call -H 'Range"),
             ("get -d https://h/a -X POST https://h/b", "haul call -X"),

@@ -201,16 +201,20 @@ import Testing
         let environment = ["http_proxy": proxy.url("http")]
         #expect(try await bench.get(origin.url("/a"), environment: environment).status == 0)
         #expect(proxy.targets == ["GET \(origin.url("/a"))"])
+        let secret = proxy.url("http").replacing("http://", with: "me:s3cret@")
+        let told = try await bench.get("-v", "--no-netrc", origin.url("/g"), environment: ["http_proxy": secret])
+        #expect(told.status == 0 && told.err.contains("through the proxy") && !told.err.contains("s3cret"), "\(told)")
+        #expect(proxy.targets.count == 2)
         let without = environment.merging(["no_proxy": "127.0.0.0/8"]) { $1 }
         #expect(try await bench.get(origin.url("/b"), environment: without).status == 0)
         #expect(try await bench.get("--no-proxy", origin.url("/c"), environment: environment).status == 0)
-        #expect(proxy.targets.count == 1)
+        #expect(proxy.targets.count == 2)
         let own = ["HAUL_PROXY": proxy.url("http")]
         #expect(try await bench.get("--no-proxy", origin.url("/d"), environment: own).status == 0)
-        #expect(proxy.targets.count == 1)
+        #expect(proxy.targets.count == 2)
         bench.write("get.conf", "proxy = \(proxy.url("http"))\n")
         let config = ["--config", "get.conf"]
-        for (words, count) in [(["--no-proxy", origin.url("/e")], 1), ([origin.url("/f")], 2)] {
+        for (words, count) in [(["--no-proxy", origin.url("/e")], 2), ([origin.url("/f")], 3)] {
             let get = try bench.start(config + words)
             #expect(try await get.wait() == 0 && proxy.targets.count == count, "\(words) \(get.standardError)")
         }

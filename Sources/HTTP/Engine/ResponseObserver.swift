@@ -42,6 +42,7 @@ package final class ConnectionFacts: Sendable {
         remotePort = Int(ccurl_get_long(easy.raw, CURLINFO_PRIMARY_PORT))
         localPort = Int(ccurl_get_long(easy.raw, CURLINFO_LOCAL_PORT))
         tls = TLSSession.version(of: easy)
-        self.proxy = proxy.map(MaskedURL.text)
+        // Without a scheme it would not be taken for a URL.
+        self.proxy = proxy.map { MaskedURL.text($0.contains("://") ? $0 : "http://\($0)") }
     }
 }
