@@ -1,7 +1,10 @@
 import Glibc
 import HaulContract
+import HaulTerminal
 import HaulTestSupport
 import Testing
+
+@testable import haul
 
 /// Commands that wait: how they end, and with which exit status.
 @Suite struct FollowingTests {
@@ -143,6 +146,40 @@ import Testing
         #expect(try await command.wait() == 0, "\(command.standardError)")
         worker.kill(SIGTERM)
         #expect(try await worker.wait() == 0)
+    }
+
+    @Test("what a producer wrote into a rejection is printed without control characters") func hostileReason()
+        async throws
+    {
+        let bench = try await CommandBench()
+        let push = try bench.start(["push", "http://127.0.0.1:1/", "--id", "a", "--wait"])
+        func subscribers() async throws -> Int {
+            try await bench.server.cli("PUBSUB", "NUMSUB", "haul:{default}:events:a").hasSuffix("1") ? 1 : 0
+        }
+        try await eventually("the subscription") { try await subscribers() == 1 }
+        let element = try await bench.server.cli("RPOP", "haul:{default}:jobs")
+        let entry = JSON.object([
+            ("at", "1"), ("reason", JSON.quoted("\u{1B}]0;own\u{7}\u{1B}[2J unknown")),
+            ("element", JSON.quoted(element)),
+        ])
+        try await bench.server.cli("LPUSH", "haul:{default}:rejected", entry)
+        // The event was published while the connection was away.
+        try await bench.server.cli("CLIENT", "KILL", "TYPE", "pubsub")
+        #expect(try await push.wait() == 1)
+        #expect(push.standardOutput.contains("a  rejected: ") && push.standardOutput.contains("unknown"))
+        #expect(!push.standardOutput.contains("\u{1B}") && !push.standardOutput.contains("\u{7}"))
+    }
+
+    @Test("watch forgets which jobs run when their ends may have been missed") func forgetsRunning() {
+        var display = WatchDisplay(.error, names: [:])
+        let progress = Event(
+            Array(#"{"event":"progress","id":"a","at":1,"seq":1,"epoch":1,"speed":5,"received":1}"#.utf8))!
+        display.show(progress)
+        #expect(display.unnamed == ["a"])
+        display.forgetRunning()
+        #expect(display.unnamed.isEmpty)
+        display.show(progress)
+        #expect(display.unnamed == ["a"])
     }
 
     @Test("push --wait exits with 1 if its job is removed before its end") func forgotten() async throws {

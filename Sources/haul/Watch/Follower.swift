@@ -85,6 +85,8 @@ struct Follower {
             case .element(.subscribed):
                 state.isInterrupted = false
                 state.missedEvents = true
+                // The ends of some may have been missed. Those that still run come back with their next progress.
+                if ids.isEmpty { state.display.forgetRunning() }
                 try await refresh(&state)
                 try await findRejected(&state)
             case .refresh:
@@ -167,7 +169,7 @@ struct Follower {
             if json {
                 Terminal.line("{\"id\":\(JSON.quoted(id)),\"state\":\"rejected\",\"reason\":\(JSON.quoted(reason))}")
             } else {
-                state.display.end("\(id)  rejected: \(reason)", id: id)
+                state.display.end("\(id)  rejected: \(reason.printable)", id: id)
             }
         }
     }

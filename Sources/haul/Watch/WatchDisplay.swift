@@ -35,6 +35,9 @@ struct WatchDisplay {
     /// Sets how many jobs run in the whole queue, if all jobs are followed.
     mutating func record(running count: Int) { running.count = count }
 
+    /// Forgets which jobs run, but not their names.
+    mutating func forgetRunning() { running.forgetRunning() }
+
     mutating func name(_ id: String, _ name: String) { running.names[id] = name }
 
     private var rows: Int { hasRows ? max(1, min(Self.maxRows, Terminal.size.height - 3)) : Self.maxRows }

@@ -19,6 +19,8 @@ struct WatchedJobs {
         if last.removeValue(forKey: id) != nil { order.removeAll { $0 == id } }
     }
 
+    mutating func forgetRunning() { (order, last) = ([], [:]) }
+
     private var all: Int { max(order.count, count ?? 0) }
 
     /// The jobs that have a row: the first ones, so that a row does not move while its job runs.
