@@ -41,7 +41,8 @@ def describe_machine(haul, more={}):
         versions[name] = next(iter(output(*command).splitlines()), "").split("(")[0].strip()
     return {
         "date": output("date", "-u", "+%Y-%m-%d"), "commit": output("git", "rev-parse", "--short=10", "HEAD"),
-        "changed": bool(output("git", "status", "--porcelain", "--untracked-files=no")),
+        # The pages of an earlier run change nothing that is measured.
+        "changed": bool(output("git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/evaluate")),
         "processor": f"{os.cpu_count()} × {processor}", "memory": f"{memory} GB",
         "file_system": output("stat", "-f", "-c", "%T", os.environ.get("TMPDIR", "/tmp")),
         "load": round(os.getloadavg()[0], 2), "versions": versions,
