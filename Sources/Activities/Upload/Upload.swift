@@ -247,7 +247,7 @@ package final class Upload: Activity, RunRemainder {
         }
         if isCounted {
             context.hosts.backOff(host, retryAfter: retryAfter)
-        } else {
+        } else if let retryAfter {
             context.hosts.close(host, for: retryAfter)
         }
     }

@@ -33,8 +33,7 @@ package final class HostLimits: Sendable {
         }
 
         /// Opens no extra connection for a time after `limited`.
-        mutating func close(for time: Duration?) {
-            guard let time else { return }
+        mutating func close(for time: Duration) {
             closedUntil = max(closedUntil, limited + UInt64(time.secondsValue * 1e9))
         }
 
@@ -194,15 +193,14 @@ package final class HostLimits: Sendable {
             entry.active -= 1
             entry.refusedConnections += 1
             entry.limit = max(1, min(entry.limit, Double(entry.active)))
-            entry.close(for: retryAfter)
+            if let retryAfter { entry.close(for: retryAfter) }
             state.hosts[host] = entry
             sweep(&state)
         }
     }
 
     /// The host has refused another request on a connection that no longer counts: it is to be left alone for that time.
-    package func close(_ host: String, for time: Duration?) {
-        guard time != nil else { return }
+    package func close(_ host: String, for time: Duration) {
         state.withLock { state in
             var entry = entry(host, state)
             entry.close(for: time)
