@@ -28,6 +28,39 @@ import Testing
         #expect(many >= 7)
     }
 
+    @Test("an element waits under the id that its claim gives it, however it is written") func sameID() async throws {
+        let f = try await QueueFixture()
+        try await f.redis.send(Command("HSET", f.queue.keys.defaults, "base", #""https://h/films/1""#))
+        let odd = [
+            #"{"kind": "request", "url": "https://h/", "query": {"a": 1}}"#,
+            #" {"url":"http://h/a", "headers":{"A":"b"}} "#,
+            #"{"url":"2.bin"}"#, #"{"url":"../2.bin?a=1","path":"b"}"#, #"{"url":"//other"}"#, #"{ "url" : "?q" }"#,
+            #"{"kind":"request", "url":"\u002fx/./y/"}"#, #"{"url":"a/../..","headers":{"A": "b"}}"#,
+        ]
+        var claimed = 0
+        for element in odd + ValidElements.all where (try JSON(element))["id"] == nil {
+            // The last job may have pushed a webhook.
+            try await f.redis.send(Command("DEL", f.queue.keys.jobs))
+            try await f.push(element)
+            let ids = try await f.queue.listed(in: .queued, from: 0, limit: 2).map(\.id)
+            let found = try await f.queue.waiting(for: Set(ids)).keys
+            // A repeated `at` starts nothing.
+            guard let claim = try await f.claim() else { continue }
+            claimed += 1
+            #expect(ids == [claim.run.id] && Array(found) == ids, "\(element)")
+            try await f.settle(claim, QueueFixture.done)
+        }
+        #expect(claimed > 60)
+    }
+
+    @Test("a job with a relative URL is found by its whole URL before its claim") func relative() async throws {
+        let f = try await QueueFixture()
+        try await f.redis.send(Command("HSET", f.queue.keys.defaults, "base", #""https://h/films/""#))
+        for url in ["1.bin", "2.bin", "https://h/films/2.bin"] { try await f.push(#"{"url":"\#(url)"}"#) }
+        let url = "https://h/films/1.bin"
+        #expect(try await f.queue.jobs(ofURLs: [url]).ids[url] == [Queue.digest(ofURL: url)])
+    }
+
     @Test("jobs with a hash, and jobs whose id must be computed, are read although no element matches")
     func known() async throws {
         let fixture = try await QueueFixture()

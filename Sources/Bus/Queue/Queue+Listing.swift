@@ -140,7 +140,7 @@ extension Queue {
     }
 
     static func listed(_ element: WaitingElement) -> ListedJob {
-        var job = listed(element.bytes)
+        var job = listed(element.bytes, base: element.base)
         job.waitsFor = element.reason ?? job.waitsFor
         return job
     }
@@ -148,9 +148,11 @@ extension Queue {
     /// An element as a job of a list. Every element is one, so that everything that is counted can be listed, shown and
     /// searched. Without a valid id it has the one under which a batch counts it: Batches.refuse() of
     /// Lua/batches/batches.lua.
-    package static func listed(_ element: [UInt8]) -> ListedJob {
+    ///
+    /// - Parameter base: The URL against which the queue resolves a relative `url`, on which the id may depend.
+    package static func listed(_ element: [UInt8], base: String? = nil) -> ListedJob {
         let json = try? JSON(element)
-        if let json, let element = try? Element(json) {
+        if let json, let element = try? Element(waiting: element, json, base: base) {
             var job = ListedJob(
                 id: element.id, maskedURL: element.maskedURL, timestamp: element.timestamp, batch: element.batch,
                 group: element.group)

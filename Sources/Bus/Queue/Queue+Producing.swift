@@ -5,6 +5,8 @@ package import HaulRedis
 package struct Element: Sendable {
     package let id: String
     package let text: String
+    /// The URL and its mirrors, with their secrets.
+    let urls: [String]
     /// The first URL, without secrets.
     package let maskedURL: String
     /// The batch that the job joins.
@@ -14,19 +16,39 @@ package struct Element: Sendable {
     /// The field `at`, unix ms.
     package let timestamp: Int64?
     /// Fields of its steps that the contract does not know.
-    package let unknownStepFields: [String]
+    package private(set) var unknownStepFields: [String] = []
 
-    /// Computes the id as id_of() of Lua/claim/envelopes.lua does. Throws `Job.Invalid` if `json` is not a valid
-    /// job.
+    /// An element to be pushed. Throws `Job.Invalid` if `json` is not a valid job.
     package init(_ json: JSON) throws(Job.Invalid) {
+        try self.init(json, as: json.text)
+        unknownStepFields = try Job(json: json).checkSteps()
+    }
+
+    /// An element that was pushed, and that may have blanks. Throws `Job.Invalid` if no claim would accept it: a claim
+    /// does not look into steps.
+    ///
+    /// - Parameters:
+    ///   - json: What was read from `bytes`.
+    ///   - base: The URL against which the queue resolves a relative `url`.
+    init(waiting bytes: [UInt8], _ json: JSON, base: String?) throws(Job.Invalid) {
+        do throws(Job.Invalid) { try self.init(json, as: String(decoding: bytes, as: UTF8.self)) } catch {
+            guard error.field == "url", let base,
+                let absolute = RelativeReference.absolute(bytes, json, base: base), let json = try? JSON(absolute)
+            else { throw error }
+            try self.init(json, as: String(decoding: absolute, as: UTF8.self))
+        }
+    }
+
+    /// Computes the id as id_of() of Lua/claim/envelopes.lua does.
+    private init(_ json: JSON, as text: String) throws(Job.Invalid) {
         let job = try Job(json: json)
         timestamp = job.at
         batch = job.batch?.name
         group = job.group
-        text = json.text
+        self.text = text
         try Job.checkSize(text.utf8)
-        unknownStepFields = try job.checkSteps()
-        maskedURL = MaskedURL.text(job.urls[0])
+        urls = job.urls
+        maskedURL = MaskedURL.text(urls[0])
         if let id = job.id {
             self.id = id
         } else if json["method"] != nil || json["headers"] != nil || json["urls"] != nil || job.kind != .download {

@@ -83,18 +83,21 @@ extension Queue {
         var cursor = WaitingCursor(self)
         // An element with an escape may write the URL in another way.
         let needles = [Needle("\\")] + urls.map { Needle($0) }
-        @Sendable func isPossible(_ element: [UInt8]) -> Bool { needles.contains { $0.isIn(element) } }
+        let scheme = Needle("://")
+        @Sendable func isPossible(_ element: WaitingElement) -> Bool {
+            needles.contains { $0.isIn(element.bytes) } || element.base != nil && !scheme.isIn(element.bytes)
+        }
         var found: [String: ListedJob] = [:]
         var effective: Set<String> = []
         // The first page tells how long the elements are. The others are long, so that Redis reads without a pause.
         var (limit, piece): (Int, Int?) = (Self.minPageOfElements, nil)
         let search: Search = { elements in
             elements.enumerated().compactMap { position, element in
-                guard isPossible(element.bytes), let json = try? JSON(element.bytes), (try? Element(json)) != nil
+                guard isPossible(element), let json = try? JSON(element.bytes),
+                    let read = try? Element(waiting: element.bytes, json, base: element.base)
                 else { return nil }
-                let its = [json["url"]?.string] + (json["urls"]?.array ?? []).map(\.string)
                 var job = Self.listed(element)
-                job.urls = Set(its.compactMap(\.self)).intersection(urls)
+                job.urls = urls.intersection(read.urls)
                 return job.urls.isEmpty ? nil : (position, job)
             }
         }

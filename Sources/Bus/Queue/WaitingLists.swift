@@ -35,6 +35,8 @@ package struct WaitingLists: Sendable {
     }
 
     package var lists: [List] = []
+    /// The URL against which the queue resolves a relative `url`, if it has one.
+    fileprivate(set) var base: String?
 
     /// From which end of each list positions count.
     enum Order { case claims, pushes }
@@ -45,6 +47,7 @@ package struct WaitingLists: Sendable {
 
     /// Adds the lists of another partition of the same queue.
     mutating func append(_ others: WaitingLists, ofPartition number: Int) {
+        base = base ?? others.base
         lists += others.lists.map { list in
             var list = list
             list.partition = number
@@ -139,6 +142,8 @@ struct WaitingElement: Sendable {
     /// The key of its list.
     let list: String
     let reason: String?
+    /// The URL against which the queue resolves a relative `url`.
+    let base: String?
 }
 
 extension Queue {
@@ -151,11 +156,12 @@ extension Queue {
         }
         let names = try await redis.pipeline([
             .command(Command("ZRANGE", keys.workers, 0, -1)), .command(Command("HLEN", keys.hosts)),
-            .command(Command("HGETALL", keys.deferredKinds)),
+            .command(Command("HGETALL", keys.deferredKinds)), .command(Command("HGET", keys.defaults, "base")),
         ])
         let groups = try await deferredGroups()
         let waitingHosts = try await deferredHosts(recorded: names[1].int ?? 0)
         var found = WaitingLists()
+        found.base = names[3].bytes.flatMap { try? JSON($0) }?.string
         for name in names[0].array?.compactMap(\.string) ?? [] {
             found.lists.append(WaitingLists.List(location: .held(worker: name), key: keys.held(name)))
         }
@@ -315,7 +321,8 @@ extension Queue {
         var elements: [WaitingElement] = []
         for (part, reply) in zip(parts, replies) {
             let found = (try reply.get().array ?? []).map {
-                WaitingElement(bytes: $0.bytes ?? [], list: part.list.key, reason: part.list.reason)
+                WaitingElement(
+                    bytes: $0.bytes ?? [], list: part.list.key, reason: part.list.reason, base: lists.base)
             }
             elements += isFromPushes ? found : found.reversed()
         }
