@@ -9,8 +9,8 @@ package struct WaitingPage: Sendable {
     package var next = Queue.minPageOfElements
     /// The jobs that may match, each with the index of its element in the page.
     package var jobs: [(position: Int, job: ListedJob)] = []
-    /// A digest of each element that was read, and the key of its list.
-    var digests: [(list: String, digest: Int)] = []
+    /// A digest of each element that was read, and the keys of their lists. A list may come more than once.
+    var digests: [(list: String, ofElements: [Int])] = []
 
     package init(read: Int = 0) { self.read = read }
 }
@@ -151,7 +151,7 @@ extension Queue {
         var read = 0
         var bytes = 0
         var found: [(position: Int, job: ListedJob)] = []
-        var digests: [(list: String, digest: Int)] = []
+        var digests: [(list: String, ofElements: [Int])] = []
         var error: RedisError?
     }
 
@@ -163,10 +163,11 @@ extension Queue {
             let elements = try await elements(in: lists, from: range.lowerBound, limit: range.count)
             piece.read = elements.count
             piece.bytes = elements.reduce(0) { $0 + $1.bytes.count }
-            piece.digests = elements.map { element in
+            for element in elements {
+                if piece.digests.last?.list != element.list { piece.digests.append((element.list, [])) }
                 var hasher = Hasher()
                 element.bytes.withUnsafeBytes { hasher.combine(bytes: $0) }
-                return (element.list, hasher.finalize())
+                piece.digests[piece.digests.count - 1].ofElements.append(hasher.finalize())
             }
             piece.found = try await search(elements)
         } catch { piece.error = error }

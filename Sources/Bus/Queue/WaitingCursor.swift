@@ -63,7 +63,7 @@ package struct WaitingCursor: Sendable {
         guard let lists = try await unreadLists() else { return nil }
         let page = try await queue.page(in: lists, from: position, limit: limit, inPiecesOf: piece, search)
         position += page.read
-        for element in page.digests where read.insert(element.digest) { unread.insert(element.list) }
+        for (list, digests) in page.digests where read.insert(digests) { unread.insert(list) }
         return page
     }
 
@@ -134,11 +134,15 @@ private struct ReadElements: Sendable {
         words = [UInt64](repeating: 0, count: bits / 64)
     }
 
-    /// Returns whether the element is new.
-    mutating func insert(_ digest: Int) -> Bool {
-        let bit = digest & (words.count * 64 - 1)
-        let mask: UInt64 = 1 << UInt64(bit & 63)
-        defer { words[bit >> 6] |= mask }
-        return words[bit >> 6] & mask == 0
+    /// Returns whether any of the elements is new.
+    mutating func insert(_ digests: [Int]) -> Bool {
+        var areNew = false
+        for digest in digests {
+            let bit = digest & (words.count * 64 - 1)
+            let mask: UInt64 = 1 << UInt64(bit & 63)
+            if words[bit >> 6] & mask == 0 { areNew = true }
+            words[bit >> 6] |= mask
+        }
+        return areNew
     }
 }
