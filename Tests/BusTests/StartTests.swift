@@ -123,19 +123,29 @@ struct StartTests {
     }
 
     @Test(
-        "as many jobs of the queue begin in a second as the limit allows, and no more",
-        arguments: [("10/s", 10), ("40", 40)])
-    func ofQueue(_ value: String, _ perSecond: Int) async throws {
+        "as many jobs of the queue or of a group begin in a second as the limit allows, and no more",
+        arguments: [
+            ("*", "10/s", 10, ""), ("*", "40", 40, ""), ("*", "10/s", 10, #","group":"g""#),
+            ("group:g", "10/s", 10, #","group":"g""#),
+        ])
+    func ofQueue(_ name: String, _ value: String, _ perSecond: Int, _ more: String) async throws {
         let bench = try await Bench()
-        try await bench.queue.set(.starts, to: value)
-        try await bench.push(perSecond * 40, host: "a")
+        func limit(_ text: String?) async throws {
+            if name == "*" {
+                try await bench.queue.set(.starts, to: text)
+            } else {
+                try await bench.queue.setLimit(of: name, to: text.map { #"{"starts":"\#($0)"}"# })
+            }
+        }
+        try await limit(value)
+        try await bench.push(perSecond * 40, host: "a", more: more)
         let ids = try await bench.live(30_000)
         // A second may pass before the first tick.
         #expect(ids.count >= perSecond * 28, "\(ids.count)")
         #expect(bench.most("a", in: 10) <= perSecond * 10 + perSecond / 5 + 1)
         #expect(ids == (0..<ids.count).map { "a\($0)" })
-        try await bench.queue.set(.starts, to: nil)
-        #expect(try await bench.work().count == perSecond * 40 - ids.count)
+        try await limit(nil)
+        #expect(try await bench.live(6000).count == perSecond * 40 - ids.count)
     }
 
     @Test("jobs of a limited host begin in order, as often as allowed, and other jobs begin at once")

@@ -25,7 +25,9 @@
 -- Writes: jobs, groups, deferred_groups, deferred_group:<group>, busy_group:<group>.
 do
   local RUNNING, LIMITED, RETURNED = 2 ^ 40, 1e17, '*'
-  local KEPT_MS, MAX_NAME = '86400000', 128
+  local KEPT_MS, MAX_NAME, PATIENCE_MS = '86400000', 128, 200
+  -- The group that was the last one to start nothing, by queue: since when, and when last (ms).
+  local idle_groups = {}
   -- How much one call sorts, in units of what a small element costs. A claim also does other things. Elements are read
   -- in pages of at most PAGE elements and, judging by the last page, PAGE_BYTES.
   local MOST = { claim = 160, tick = 350 }
@@ -242,11 +244,22 @@ do
     return not c.is_queue_sorted
   end
 
-  -- Takes the element of the next group that has a turn. A group whose last element has started no job in this call comes
-  -- behind the others. Returns the element and the key of its list, or nil.
+  -- Whether the elements of a group start nothing for so long that others come before it. Until then the group keeps its
+  -- turn, because these elements take no slot.
+  local function is_idle_for_long(c, group)
+    local known = idle_groups[c.PREFIX]
+    if not known or known.group ~= group or c.now > known.last + PATIENCE_MS then
+      known = { group = group, since = c.now }
+      idle_groups[c.PREFIX] = known
+    end
+    known.last = c.now
+    return c.now > known.since + PATIENCE_MS
+  end
+
+  -- Takes the element of the next group that has a turn. Returns the element and the key of its list, or nil.
   function Groups.take(c)
     if not c.are_groups_sorted then sort(c, MOST.claim) end
-    if c.turn and c.turn ~= RETURNED then c.idle_turns = (c.idle_turns or 0) + 1 end
+    if c.turn and c.turn ~= RETURNED and is_idle_for_long(c, c.turn) then c.idle_turns = (c.idle_turns or 0) + 1 end
     c.turn = nil
     local rank, index = c.idle_turns or 0, turns_of(c)
     for _ = 1, 100 do
@@ -323,9 +336,13 @@ do
     if group then begin_use(c) elseif not Groups.are_used(c) then return end
     group = group or ''
     try('SADD', c.PREFIX .. KEY.busyGroup .. group, id)
-    if c.turn == group then c.turn = nil end
+    if c.turn == group then c.turn, idle_groups[c.PREFIX] = nil, nil end
     local rule = rule_of(c, group)
-    if rule and rule.interval then Starts.record(c, rule.host, rule.interval) end
+    if rule and rule.interval then
+      Starts.record(c, rule.host, rule.interval)
+      -- The next one is due then, which no other call may notice before the next tick.
+      c.next_due = math.min(c.next_due or math.huge, c.now + Starts.next_after(c, rule))
+    end
     local score = score_of(c, group)
     if not score then return end
     if score < LIMITED then call('ZADD', turns_of(c), score_text(score + RUNNING + 1), group) end
@@ -374,11 +391,13 @@ do
         else
           remove_ended_jobs(c, due[n])
           place(c, due[n], tonumber(due[n + 1]))
+          local rule = rule_of(c, due[n])
+          if rule and rule.interval then wait = math.min(wait or math.huge, Starts.next_after(c, rule)) end
         end
       end
     end
     local next = call('ZRANGEBYSCORE', index, score_text(LIMITED), '(' .. score_text(2 * LIMITED), 'LIMIT', 0, 1, 'WITHSCORES')
-    if next[1] then wait = math.max(0, tonumber(next[2]) - LIMITED - c.now) end
+    if next[1] then wait = math.min(wait or math.huge, math.max(0, tonumber(next[2]) - LIMITED - c.now)) end
     return wait
   end
 

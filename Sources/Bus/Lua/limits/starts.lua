@@ -71,6 +71,11 @@ do
     return math.max(0, math.ceil(bucket_of(c, name, interval).due + more * interval - EARLY - c.now))
   end
 
+  -- The same once all have that may start now. rule: of a group.
+  function Starts.next_after(c, rule)
+    return Starts.next_in(c, rule.host, rule.interval, Starts.available(c, rule.host, rule.interval))
+  end
+
   -- How many elements came back from a host's queue and have not started since. They come before other elements of the
   -- host.
   function Starts.reserved(c, rule) return bucket_of(c, rule.host, rule.interval).reserved end

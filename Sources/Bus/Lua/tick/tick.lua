@@ -94,6 +94,8 @@ do
       local wait = Hosts.return_startable(c, 500)
       local has_unsorted, group_wait = Groups.maintain(c, true, front)
       tick.more = tick.more or has_unsorted
+      -- The pacer is appointed if an element waits in `jobs`.
+      Groups.offer(c)
       tick.pace = Pacer.appoint(c, tick.instance, group_wait and math.min(wait or group_wait, group_wait) or wait)
       -- If the limit was removed, nothing else wakes the workers that waited for a permit under it.
       if Permits.are_limited(c) or ARGV[10] == '1' then Permits.offer(c, true) end
