@@ -212,16 +212,14 @@ final class FilePartial: Partial {
         case .ended(let outcome): return try await confirmed(outcome)
         case .unsure(let written):
             if let gate = whole.gate {
-                let before = written.output.lastWrite
+                let before = written.output.times
                 do throws(TransferError) {
                     try await pass(gate, written)
-                    guard written.output.lastWrite == before else {
-                        throw .failed(
-                            Failure(.io, "the command of --gate has changed the file: let it write to another one"))
-                    }
+                    guard try await isUnchanged(written, whole, since: before) else { throw Self.changedByGate }
                 } catch {
                     guard case .failed(let failure) = error,
-                        failure.code == .gateRefused || written.output.lastWrite != before
+                        failure.code == .gateRefused || error == Self.changedByGate
+                            || written.output.times?.written != before?.written
                     else { throw error }
                     // A run that has taken the file over has given it another name, and may be reading it.
                     guard await request.lease.confirm() else { return .fenced }
@@ -263,6 +261,24 @@ final class FilePartial: Partial {
                 contents: .file(
                     descriptor: descriptor, path: "\(full)/\(target.folder)\(opened.hidden.name)", root: full)))
     }
+
+    /// Whether the gate has left the bytes as they were. A command may restore the time of the last write, as `cp -p` does.
+    /// Then the file is read again, if it has a checksum: a gate may set attributes or make a link.
+    private func isUnchanged(
+        _ written: FileCommit.Written, _ whole: WholeFile, since before: OutputFile.Times?
+    ) async throws(TransferError) -> Bool {
+        let now = written.output.times
+        guard now?.written == before?.written else { return false }
+        guard now?.changed != before?.changed, let checksum = written.checksum.flatMap(Job.Checksum.init) else {
+            return true
+        }
+        return try await store.onDisk { () throws(TransferError) in
+            try written.output.has(checksum, size: whole.size)
+        }
+    }
+
+    private static let changedByGate = TransferError.failed(
+        Failure(.io, "the command of --gate has changed the file: let it write to another one"))
 
     private func unlinkHidden() async {
         guard let hidden = opened?.hidden else { return }

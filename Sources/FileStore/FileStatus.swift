@@ -17,6 +17,7 @@ extension stat {
 
     /// Only compared with itself, so a time before 1677 or after 2262 may wrap around.
     var modifiedNanoseconds: Int64 { Int64(st_mtim.tv_sec) &* 1_000_000_000 &+ Int64(st_mtim.tv_nsec) }
+    var changedNanoseconds: Int64 { Int64(st_ctim.tv_sec) &* 1_000_000_000 &+ Int64(st_ctim.tv_nsec) }
 
     /// The identity to record for a finished file that has just got its name: its inode. A file system without links
     /// has given it no second link, and may have no lasting inodes. There the identity is made of size and time.

@@ -163,11 +163,14 @@ extension OutputFile {
         return clinux_first_hole(descriptor) >= size ? status : nil
     }
 
-    /// When the file was last written to, in nanoseconds since 1970; nil if the file system does not say. Blocks for
-    /// microseconds.
-    var lastWrite: Int64? {
+    /// When a file was last written to, and when anything of it was last changed, in nanoseconds since 1970.
+    struct Times: Equatable { var written, changed: Int64 }
+
+    /// nil if the file system does not say. Blocks for microseconds.
+    var times: Times? {
         var status = stat()
-        return fstat(descriptor, &status) == 0 ? status.modifiedNanoseconds : nil
+        guard fstat(descriptor, &status) == 0 else { return nil }
+        return Times(written: status.modifiedNanoseconds, changed: status.changedNanoseconds)
     }
 
     /// Syncs what is written, and with `attributes` all other metadata, as the durability requires. Blocks.
@@ -189,6 +192,12 @@ extension OutputFile {
 
     /// Returns when the digest given at the start has hashed all blocks that it has accepted.
     package func waitForDigest() async { await digest?.waitUntilIdle() }
+
+    /// Whether the first `size` bytes have this checksum, such as `md5:…`, when they are read again. Blocks.
+    func has(_ checksum: Job.Checksum, size: Int64) throws(TransferError) -> Bool {
+        let again = RunningDigest(checksum.algorithm, diskWriter: diskWriter)
+        return try again.finish(reading: descriptor, to: size, dropCache: durability == .disk) == checksum.digest
+    }
 
     /// The hexadecimal digest of the first `size` bytes, all of which must be written. Costs little if the digest given
     /// at the start has kept up. Bytes that it has not hashed are read back. Blocks.

@@ -68,16 +68,31 @@ import Testing
         [
             #"mv "$GATE_PATH" "$GATE_ROOT/../moved""#, #"echo more >>"$GATE_PATH""#,
             #"echo other | dd of="$GATE_PATH" conv=notrunc 2>&1"#,
+            // Copies the time of the last write, too.
+            #"cp -p "$GATE_PATH" "$GATE_ROOT/../copy"; echo other | dd of="$GATE_ROOT/../copy" conv=notrunc 2>&1; touch -r "$GATE_PATH" "$GATE_ROOT/../copy"; cp -p "$GATE_ROOT/../copy" "$GATE_PATH"; chmod 600 "$GATE_PATH"; rm "$GATE_ROOT/../copy""#,
         ])
     func changed(_ size: Int64, _ command: String) async throws {
         let bench = try await GateBench()
         try await bench.fleet.withWorker("w", bench.gate(command + "; rm -f \"$GATE_ROOT/../moved\"; exit 0")) {
-            let record = try await bench.download("a", size, #","retries":1"#)
+            let digest = GateBench.file(size).sha256
+            let record = try await bench.download("a", size, #","retries":1,"checksum":"sha256:\#(digest)""#)
             #expect(record.state == .failed && record["error"] == "io", "\(record["message"] ?? "")")
             #expect(record["failures"]?.contains("lost") != true)
         }
         #expect(bench.runs == ["a", "a"])
         #expect(bench.fleet.root.names.filter { !$0.hasPrefix(".haul-store") } == [])
+    }
+
+    @Test("a gate may set attributes of the file or link it") func attributes() async throws {
+        let bench = try await GateBench()
+        try await bench.fleet.withWorker(
+            "w", bench.gate(#"chmod 600 "$GATE_PATH" && ln "$GATE_PATH" "$GATE_ROOT/linked""#)
+        ) {
+            let digest = GateBench.file(10_000).sha256
+            let record = try await bench.download("a", 10_000, #","checksum":"sha256:\#(digest)""#)
+            #expect(record.state == .completed)
+        }
+        #expect(bench.fleet.root.names == ["a", "linked"])
     }
 
     @Test("after a gate that failed the job is tried again with the file that it has", arguments: GateBench.sizes)
