@@ -22,6 +22,13 @@ import Testing
         return (status, process.standardOutput, process.standardError)
     }
 
+    @Test("an option that protects is refused if it is given twice, because only one of them would count")
+    func twice() async throws {
+        let given = try await print(["--root", "/srv", "--gate", "first", "--gate=second"])
+        #expect(given.status == 2 && given.err.contains("--gate is given twice"), "\(given)")
+        #expect(try await print(["--root", "/srv", "--slots", "1", "--slots", "2"]).status == 0)
+    }
+
     @Test(
         "the sources take precedence in order: arguments, environment, credentials, file, defaults")
     func precedence() async throws {

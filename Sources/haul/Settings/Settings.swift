@@ -61,7 +61,13 @@ struct Settings: Sendable {
         let path = try Self.value(of: "--config", in: arguments) ?? Environment.protection("HAUL_CONFIG")
         let file = try path.map { try SettingsFile($0, for: table) }
         settings = try table.options.compactMap { option in
-            if let given = Self.given(option, in: arguments) { return given }
+            if let given = Self.given(option, in: arguments) {
+                // With one of two gates a worker would not have the protection that its command line shows.
+                if !option.isFlag, !option.isRepeating, given.values.count > 1, Self.protections.contains(option.name) {
+                    throw ExitStatus.printing(.usage, "--\(option.name) is given twice: give it once")
+                }
+                return given
+            }
             if let setting = try Self.fromEnvironment(option, environment) ?? Self.credential(option)
                 ?? Self.fromFile(option, file)
             {
