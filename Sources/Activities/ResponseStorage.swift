@@ -38,6 +38,9 @@ struct ResponseStorage: Sendable {
             return response(transfer.head, [], method)
         }
         let limit = job.request.maxResponse ?? Self.defaultMaxResponse
+        if job.request.webhook != nil, isExpected {
+            return response(transfer.head, await bodyOfAcceptance(transfer, limit: limit), method)
+        }
         if let body = try await body(of: transfer, limit: limit) { return response(transfer.head, body, method) }
         guard isExpected else {
             var response = response(transfer.head, [], method)
@@ -47,6 +50,20 @@ struct ResponseStorage: Sendable {
         }
         throw TransferError(
             .tooLarge, "the response (HTTP \(transfer.head.status)) is longer than \(limit) bytes: see max_response")
+    }
+
+    /// What arrives within some seconds of the body of a response that accepts a webhook. The status has accepted it,
+    /// so the event is not sent again, whatever becomes of the body.
+    private func bodyOfAcceptance(_ transfer: Transfer, limit: Int) async -> [UInt8] {
+        let timer = Task {
+            try await Task.sleep(for: .seconds(5))
+            await transfer.endCollecting()
+        }
+        defer {
+            timer.cancel()
+            transfer.cancel()
+        }
+        return (try? await body(of: transfer, limit: limit)) ?? []
     }
 
     /// nil if the body has more than `limit` bytes. The transfer has ended then.

@@ -54,7 +54,12 @@ struct QueueLogger: Sendable {
         metrics.refetched.increment(by: end.refetched)
         let (name, message, level) = result.summary
         metrics.ended(name, code: result.failure?.code)
-        if end.job?.request.webhook != nil { metrics.sentWebhook(name) }
+        if end.job?.request.webhook != nil {
+            // If the deadline is before the next attempt, Redis ends the job then, and no worker counts that.
+            let next = result.delay.map { end.claim.clock.milliseconds + Int64($0.milliseconds) }
+            let isLast = next.map { $0 >= end.claim.deadline ?? .max } ?? false
+            metrics.sentWebhook(isLast ? "failed" : name)
+        }
         guard log.logLevel <= level else { return }
         var metadata = self.metadata(end.claim, end.job, ["seconds": .stringConvertible(duration.roundedSeconds)])
         if let bytes = result.bytes ?? end.received { metadata["bytes"] = number(bytes) }

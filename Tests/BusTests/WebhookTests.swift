@@ -137,6 +137,17 @@ import Testing
         #expect(sent.event["response_dropped"]?.bool == true && sent.event["status"]?.integer == 200)
     }
 
+    @Test("a signed request of a producer has a deadline of a day, unless it sets another one") func ownDeadline()
+        async throws
+    {
+        let f = try await QueueFixture()
+        for (more, seconds) in [("", 86_400), (#","deadline":60"#, 60)] {
+            try await f.push(#"{"kind":"request","url":"http://h/","id":"a\#(seconds)","webhook":"s"\#(more)}"#)
+            let claim = try #require(try await f.claim())
+            #expect(abs(try #require(claim.deadline) - claim.clock.milliseconds - Int64(seconds) * 1000) < 30_000)
+        }
+    }
+
     @Test("a webhook is accepted however deep the job's meta is", arguments: [("[", "]"), (#"{"a":"#, "}")])
     func nested(_ open: String, _ close: String) async throws {
         let f = try await QueueFixture()

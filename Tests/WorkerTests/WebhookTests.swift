@@ -16,7 +16,7 @@ struct WebhookTests {
     private static func isSigned(_ request: OriginRequest) throws -> Bool {
         let id = try #require(request.headers["webhook-id"])
         let timestamp = try #require(request.headers["webhook-timestamp"].flatMap { Int64($0) })
-        let keys = try #require(WebhookKeys(text: key))
+        let keys = try WebhookKeys(text: key)
         return keys.fields(id: id, timestamp: timestamp, body: request.body.bytes).last?.value
             == request.headers["webhook-signature"]
     }
@@ -57,6 +57,44 @@ struct WebhookTests {
         let event = try JSON(hooks[0].body.bytes)
         #expect(
             event["event"]?.string == "completed" && event["id"]?.string == "film" && event["file"]?.string == "film")
+    }
+
+    @Test("a webhook is accepted by the status alone, whatever becomes of the rest of the response") func status()
+        async throws
+    {
+        let origin = try OriginServer { request in
+            switch request.path {
+            case "/long": return OriginReply(200, body: [UInt8](repeating: 65, count: 200_000))
+            case "/slow":
+                var reply = OriginReply(200, body: [65])
+                // The rest never comes.
+                reply.declaredLength = 9
+                return reply
+            default: return OriginReply(500)
+            }
+        }
+        let secret = TemporaryDirectory()
+        try Data((Self.key + "\n").utf8).write(to: URL(filePath: secret.file("billing")))
+        let fleet = try await Fleet()
+        let worker = try fleet.worker("w") { $0.webhookSecrets = ["billing": secret.file("billing")] }
+        let running = Task { try await worker.run() }
+        for path in ["long", "slow", "late"] {
+            let more = path == "late" ? #","deadline":3"# : ""
+            try await fleet.push(
+                #"{"kind":"request","id":"\#(path)","url":"\#(origin.url("/\(path)"))","json":1,"webhook":"billing"\#(more)}"#
+            )
+        }
+        try await fleet.wait("long", for: .completed)
+        try await fleet.wait("slow", for: .completed)
+        try await fleet.wait("late", for: .failed)
+        // Its deadline passes before an attempt that a worker would make.
+        try await eventually("the count of the last attempt") {
+            try #require(await worker.page.respond(to: "/metrics")).text
+                .contains("haul_webhooks_total{queue=\"default\",result=\"failed\"} 1\n")
+        }
+        running.cancel()
+        try await running.value
+        #expect(origin.requests.filter { $0.path != "/late" }.count == 2)
     }
 
     @Test(

@@ -7,16 +7,26 @@ package struct WebhookKeys: Sendable, Equatable {
     /// While a key is being replaced there are two, and each request has a signature of both.
     private let keys: [[UInt8]]
 
-    /// Reads a file with a key in each line: base 64 of 24 to 64 bytes, usually behind `whsec_`. nil if a line is
-    /// something else, or if there are no keys or more than four.
-    package init?(text: String) {
+    /// Why a text has no keys, as the end of a sentence that begins with its file.
+    package struct Invalid: Error { let reason: String }
+
+    /// Reads a text with a key in each line: base 64 of 24 to 64 bytes, usually behind `whsec_`.
+    package init(text: String) throws(Invalid) {
         var keys: [[UInt8]] = []
-        for line in text.split(whereSeparator: \.isWhitespace) {
-            let digits = line.hasPrefix("whsec_") ? line.dropFirst(6) : line
-            guard let key = Base64.decode(digits.utf8), 24...64 ~= key.count else { return nil }
-            keys.append(key)
+        for (index, line) in text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).enumerated() {
+            for word in line.split(whereSeparator: \.isWhitespace) {
+                let digits = word.hasPrefix("whsec_") ? word.dropFirst(6) : word
+                let key = Base64.decode(digits.utf8)
+                guard let key, 24...64 ~= key.count else {
+                    let why = key.map { "has \($0.count) bytes" } ?? "is not base 64"
+                    throw Invalid(reason: "must have keys only, and line \(index + 1) \(why)")
+                }
+                keys.append(key)
+            }
         }
-        guard 1...4 ~= keys.count else { return nil }
+        guard 1...4 ~= keys.count else {
+            throw Invalid(reason: "must have one to four keys, not \(keys.count)")
+        }
         self.keys = keys
     }
 
@@ -35,13 +45,16 @@ package struct WebhookKeys: Sendable, Equatable {
         defer { close(descriptor) }
         var bytes = [UInt8](repeating: 0, count: Self.maxBytes)
         let count = read(descriptor, &bytes, bytes.count)
-        guard count >= 0, let keys = WebhookKeys(text: String(decoding: bytes[..<count], as: UTF8.self)) else {
+        guard count >= 0 else {
+            let why = String(cString: strerror(errno))
+            throw Failure(.io, "the secret of webhooks, \(file), cannot be read: \(why)")
+        }
+        do throws(Invalid) { self = try WebhookKeys(text: String(decoding: bytes[..<count], as: UTF8.self)) } catch {
             throw Failure(
                 .io,
-                "the secret of webhooks, \(file), must have one to four lines of whsec_ and base 64 of 24 to 64 bytes: echo whsec_$(openssl rand -base64 32) makes one"
+                "the secret of webhooks, \(file), \(error.reason). A key is whsec_ and base 64 of 24 to 64 bytes: echo whsec_$(openssl rand -base64 32) makes one"
             )
         }
-        self = keys
     }
 
     /// The header fields of a request.

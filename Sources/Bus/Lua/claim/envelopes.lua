@@ -76,10 +76,10 @@ do
   -- The envelope, without defaults, of an element that was valid when it was kept.
   function Envelopes.kept(element, id) return envelope(Gate.read(element), element, id) end
 
-  -- Puts the queue's defaults into the envelope of a job that lacks them.
+  -- Puts the queue's defaults into the envelope of a job that lacks them. A webhook has a deadline of a day by default.
   function Envelopes.complete(c, push)
-    if push.what ~= 'job' or push.is_webhook then return end
-    local values = Defaults.of(c, push.kind or 'download')
+    if push.is_webhook then push.deadline = push.deadline or 864e5 return end
+    local values = push.what == 'job' and Defaults.of(c, push.kind or 'download')
     if not values then return end
     for name, value in pairs(values) do
       if push[name] == nil then push[name] = value end
