@@ -23,7 +23,7 @@ extension JobField {
 
 extension Job {
     /// Reads an element, and adds the defaults of the fields that it lacks. Leaves out a default that a job of this
-    /// kind may not have. Merges `headers` and `query` by name: the job's own values win.
+    /// kind, or an upload with this `protocol`, may not have. Merges `headers` and `query` by name: the job's own values win.
     ///
     /// - Throws: `Invalid` if the element is not a valid job.
     package init(
@@ -38,9 +38,10 @@ extension Job {
         do { json = try JSON(bytes) } catch { throw Invalid(field: nil, reason: "must be a JSON object: \(error)") }
         guard var members = json.members else { throw Invalid(field: nil, reason: "must be a JSON object") }
         let kind = json["kind"]?.string.flatMap(Kind.init(rawValue:)) ?? .download
+        let excluded = kind == .upload && json["protocol"] != nil ? Upload.excludedByProtocol : []
         // A webhook goes to another server than the queue's other jobs, so their headers must not go there.
         for (name, text) in defaults where kind != .request || json["webhook"] == nil {
-            guard let field = JobField.byName[name], field.kinds.contains(kind),
+            guard let field = JobField.byName[name], field.kinds.contains(kind), !excluded.contains(name),
                 let value = field.defaultValue(text), field.accepts(value, raw: text, of: kind)
             else { continue }
             guard let index = members.firstIndex(where: { $0.name == name }) else {

@@ -92,9 +92,11 @@ extension Job.Step {
         var position = 0
         while position < bytes.count, result.count <= 2 * JobField.maxElementBytes {
             let rest = bytes[position...]
-            let name = rest.dropFirst(2).prefix { 97...122 ~= $0 || $0 == UInt8(ascii: "_") }
-            if rest.starts(with: "${".utf8), !name.isEmpty, name.endIndex < bytes.count,
-                bytes[name.endIndex] == UInt8(ascii: "}"), let value = replace(String(decoding: name, as: UTF8.self))
+            // A name is only read behind the sign, so that the whole takes linear time.
+            let isName = rest.starts(with: "${".utf8)
+            let name = rest.dropFirst(2).prefix { isName && (97...122 ~= $0 || $0 == UInt8(ascii: "_")) }
+            if !name.isEmpty, name.endIndex < bytes.count, bytes[name.endIndex] == UInt8(ascii: "}"),
+                let value = replace(String(decoding: name, as: UTF8.self))
             {
                 result += value.utf8
                 position = name.endIndex + 1

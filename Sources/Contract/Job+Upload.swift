@@ -89,15 +89,16 @@ extension Job.Upload {
     /// Returns the first field that cannot be combined with the job's other fields, and the reason. nil if there is
     /// none. Bus/Lua/claim/gate.lua checks the same.
     static func contradiction(in json: JSON) -> (field: String, reason: String)? {
-        func has(_ names: String...) -> Bool { names.contains { json[$0] != nil } }
+        func has(_ name: String) -> Bool { json[name] != nil }
         if has("file") == has("files") { return ("file", fileRule) }
         if has("each"), !has("files") { return ("each", eachRule) }
         if has("form"), !has("files") || json["each"]?.bool == true { return ("form", formRule) }
-        if has("protocol"), has("files", "method", "expect", "idempotent", "content_digest") {
-            return ("protocol", protocolRule)
-        }
+        if has("protocol"), excludedByProtocol.contains(where: has) { return ("protocol", protocolRule) }
         return nil
     }
+
+    /// The fields that an upload with `protocol` may not have.
+    static let excludedByProtocol = ["files", "method", "expect", "idempotent", "content_digest"]
 
     package static let fileRule = "is required, unless files is given"
     package static let eachRule = "requires files"

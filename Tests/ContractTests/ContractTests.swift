@@ -54,6 +54,37 @@ import Testing
         #expect(["http", "s3:/"].contains(job.urls.first?.lowercased().prefix(4)))
     }
 
+    @Test("no default of a queue makes a valid element invalid") func defaults() throws {
+        let values = [
+            "path": #""a/b.bin""#, "if_exists": #""rename""#, "fresh_for": "60", "content_type": #""text/html""#,
+            "headers": #"{"A":"b"}"#, "query": #"{"a":"b"}"#, "expect": "[200]", "max_response": "1024",
+            "idempotent": "true",
+            "connections": "2", "limit_rate": "1000", "max_bytes": "1000", "min_speed": "10", "retries": "2",
+            "connect_timeout": "5", "stall_timeout": "5", "delay": "1", "deadline": "60", "reply_to": #""me""#,
+            "notify": #"{"url":"https://h/","secret":"s"}"#, "meta": "[1]",
+        ]
+        let fields = JobField.all.filter(\.mayHaveDefault).map(\.name)
+        #expect(Set(fields) == Set(values.keys))
+        for element in ValidElements.all {
+            for field in fields {
+                _ = try Job(element: element.utf8, defaults: [(field, values[field]!)])
+            }
+            let job = try Job(element: element.utf8, defaults: values.map { ($0.key, $0.value) })
+            #expect(job.retries == 2 || job.request.webhook != nil, "\(element)")
+        }
+    }
+
+    /// With quadratic work it would take hours.
+    @Test("a step's text is filled in with work that grows with its length", .timeLimit(.minutes(1))) func longStep()
+        throws
+    {
+        let letters = String(repeating: "a", count: 4 << 20)
+        for text in ["$" + letters, "${" + letters, letters] {
+            let step = try #require(Job.Step.list(try JSON(#"{"url":"http://h/","path":"\#(text)"}"#))?.first)
+            #expect(step.element(["error": "x"], id: "i").text.utf8.count == JobField.maxElementBytes + 1)
+        }
+    }
+
     @Test("the fields of an element are read, and unknown fields are listed") func whole() throws {
         let job = try Job(
             element:
