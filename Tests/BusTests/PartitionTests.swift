@@ -272,6 +272,20 @@ struct PartitionFixture {
         #expect(try await QueueName.all(on: f.redis).map(\.text) == ["films#3", "films#4"])
     }
 
+    @Test("a check reports lists of jobs that no worker reads, because the queue has no such partition") func stray()
+        async throws
+    {
+        let f = try await PartitionFixture()
+        for tag in ["films#4", "films#4of4", "films#00of4", "films", "films#1of4"] {
+            try await f.redis.send(Command("LPUSH", "haul:{\(tag)}:jobs", #"{"url":"http://h/x"}"#))
+        }
+        let findings = try await Inspection.findings(of: f.queue)
+        #expect(
+            findings.filter { $0.problem.contains("no worker reads") }.map(\.subject) == [
+                "haul:{films#00of4}:jobs", "haul:{films#4}:jobs", "haul:{films#4of4}:jobs",
+            ])
+    }
+
     @Test("an operation of a given time has the time of each partition's own server") func operationTimes() async throws
     {
         let f = try await PartitionFixture()

@@ -7,7 +7,17 @@ extension Inspection {
         var findings: [Finding] = []
         for part in queue.parts { findings += try await Inspection(part).run(repairing: repairing) }
         guard !queue.partitions.isEmpty else { return findings }
-        return try await findings + differences(of: queue) + otherNumbers(of: queue)
+        return try await findings + differences(of: queue) + otherNumbers(of: queue) + strayLists(of: queue)
+    }
+
+    /// Lists that a producer has taken for those of the queue.
+    private static func strayLists(of queue: Queue) async throws(RedisError) -> [Finding] {
+        let (first, last) = (queue.partitions[0].name, queue.partitions[queue.partitions.count - 1].name)
+        return try await queue.name.strayLists(on: queue.redis).map { key in
+            Finding(
+                key, "no worker reads its jobs: the partitions of \(queue.name) are \(first) to \(last)",
+                "correct the producer, push what LRANGE shows there with haul push, and delete the list")
+        }
     }
 
     /// Settings, defaults and limits that are not the same in all partitions: a command was interrupted, or another client has

@@ -32,6 +32,26 @@ extension QueueName {
     /// Reads with SCAN, at most `maxPages` pages for each server.
     package static func all(on redis: Redis, maxPages: Int = .max) async throws(RedisError) -> [QueueName] {
         var names: Set<QueueName> = []
+        try await scan(redis, maxPages: maxPages) { tag, _ in if let name = QueueName(tag) { names.insert(name.whole) }
+        }
+        return names.sorted { $0.text < $1.text }
+    }
+
+    /// The keys of lists in which producers have put jobs for a queue of partitions that no worker looks into: that of the
+    /// whole queue, and those of partitions that do not exist, such as `films#8of8`.
+    func strayLists(on redis: Redis) async throws(RedisError) -> [String] {
+        var keys: Set<String> = []
+        try await Self.scan(redis) { tag, name in
+            guard name == "jobs", tag.hasPrefix(base + "#"), QueueName(tag).map({ $0 == whole }) ?? true else { return }
+            keys.insert("haul:{\(tag)}:jobs")
+        }
+        return keys.sorted()
+    }
+
+    /// Calls `body` for each key of a queue, with the queue's name and the rest of the key.
+    private static func scan(
+        _ redis: Redis, maxPages: Int = .max, _ body: (String, Substring) -> Void
+    ) async throws(RedisError) {
         for server in try await redis.servers() {
             var cursor = "0"
             var pages = 0
@@ -40,15 +60,13 @@ extension QueueName {
                 let reply = try await server.send(scan).array ?? []
                 cursor = reply.first?.string ?? "0"
                 for key in (reply.last?.array ?? []).compactMap(\.string) {
-                    if let name = QueueName(String(key.dropFirst(6).prefix { $0 != "}" })) {
-                        names.insert(name.whole)
-                    }
+                    let tag = key.dropFirst(6).prefix { $0 != "}" }
+                    body(String(tag), key[tag.endIndex...].dropFirst(2))
                 }
                 pages += 1
             } while cursor != "0" && pages < maxPages
             if server !== redis { await server.close() }
         }
-        return names.sorted { $0.text < $1.text }
     }
 }
 

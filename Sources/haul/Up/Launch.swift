@@ -137,12 +137,17 @@ final class Launch {
                 ]))
         }
         let client = own?.client ?? "redis-cli -u \(PrivateRedis.quoted(url))"
+        // The id of a job decides which partition it belongs to.
+        let push =
+            queue.partitionCount == nil
+            ? "\(client) LPUSH 'haul:{\(queue)}:jobs' '{\"url\":\"https://example.org/file.bin\"}'"
+            : "HAUL_REDIS=\(PrivateRedis.quoted(url)) haul push --queue '\(queue)' https://example.org/file.bin"
         Terminal.write(
             """
             Haul is up. Ctrl-C stops it, and the next haul up goes on with the same data.
               page   \(page)  user \(PrivateDirectory.user), password \(directory.password)
               files  \(directory.root)
-              push   \(client) LPUSH 'haul:{\(queue)}:jobs' '{"url":"https://example.org/file.bin"}'
+              push   \(push)
               watch  HAUL_REDIS=\(PrivateRedis.quoted(url)) haul top
 
             """)
