@@ -59,6 +59,30 @@ private struct PartitionBench {
 }
 
 @Suite("A queue of partitions") struct PartitionCommandTests {
+    @Test("each queued job is on one page of a list, whatever the order of pushes") func pages() async throws {
+        let bench = try await CommandBench()
+        for number in 0..<60 {
+            // Those at the front are claimed first, and were pushed last.
+            _ = try await bench.server.cli(
+                number % 3 == 0 ? "RPUSH" : "LPUSH", "haul:{rep#\(number % 4)of4}:jobs",
+                #"{"url":"http://h/\#(number)","id":"j\#(number)"\#(number % 5 == 0 ? "" : #","at":1700000000\#(100 + number)"#)}"#
+            )
+        }
+        var (seen, after): ([String], [String]) = ([], [])
+        while seen.count < 100 {
+            let list = try bench.start(
+                ["list", "--queue", "rep#4", "--state", "queued", "--limit", "7", "--json"] + after)
+            #expect(try await list.wait() == 0, "\(list.standardError)")
+            let page = list.standardOutput.split(separator: "\n").compactMap {
+                $0.firstMatch(of: /"id":"(j[0-9]+)"/).map { String($0.output.1) }
+            }
+            seen += page
+            guard let last = page.last else { break }
+            after = ["--after", last]
+        }
+        #expect(seen.count == 60 && Set(seen).count == 60, "\(seen)")
+    }
+
     @Test(
         "a queue over three nodes is pushed to, served, shown and controlled as one, and outlives one node",
         .timeLimit(.minutes(4)))

@@ -23,10 +23,11 @@ struct JobLister {
     }
 
     func list(_ state: JobState) async throws(RedisError) -> Found {
-        if state == .queued, !queue.partitions.isEmpty, order == nil { return try await joined(state) }
         let now = try await queue.time()
-        // Redis has no stable order of running jobs, so they are sorted by age.
-        if let order = order ?? (state == .running ? .age : nil), order != .age || !Self.isInOrderOfAge(state) {
+        // Redis has no stable order of running jobs, and the queues of several partitions have none in common. So these
+        // jobs are sorted by age.
+        let isUnordered = state == .running || state == .queued && !queue.partitions.isEmpty
+        if let order = order ?? (isUnordered ? .age : nil), order != .age || !Self.isInOrderOfAge(state) {
             return try await sorted(state, by: order, now)
         }
         let isBackwards = order == .age && (state == .scheduled) == isReversed
@@ -54,25 +55,6 @@ struct JobLister {
             guard state == .queued ? start < lists.count : page.count == Queue.elementsOfPage else { break }
         }
         found.left = 0
-        return found
-    }
-
-    /// The queued jobs of all partitions, in the order in which they were pushed. Each partition claims its own jobs in
-    /// the order of its queue.
-    private func joined(_ state: JobState) async throws(RedisError) -> Found {
-        // A list that begins behind a job is a part of the whole list.
-        guard after == nil else { return try await sorted(state, by: .age, try await queue.time()) }
-        var found = Found(left: 0, hasBegun: true)
-        for partition in queue.partitions {
-            var lister = self
-            lister.queue = partition
-            let part = try await lister.list(state)
-            found.rows += part.rows
-            found.left = found.left.flatMap { left in part.left.map { left + $0 } }
-        }
-        found.rows.sort { JobOrder.age.precedes($0, $1) }
-        found.left = found.left.map { $0 + max(0, found.rows.count - limit) }
-        found.rows = Array(found.rows.prefix(limit))
         return found
     }
 
