@@ -26,6 +26,9 @@ package struct TimeZoneRules: Sendable {
         return rule?.offset(at: time) ?? transitions.last?.offset ?? first
     }
 
+    /// Where this system has its zones.
+    package static var directory: String { getenv("TZDIR").map { String(cString: $0) } ?? "/usr/share/zoneinfo" }
+
     /// Zones that were read, and when. They are read again after an hour, because a system gets new rules.
     private static let known = Mutex<[String: (rules: TimeZoneRules, read: Int64)]>([:])
 
@@ -57,7 +60,6 @@ package struct TimeZoneRules: Sendable {
     }
 
     private static func contents(of name: String) -> [UInt8] {
-        let directory = getenv("TZDIR").map { String(cString: $0) } ?? "/usr/share/zoneinfo"
         let descriptor = open("\(directory)/\(name)", O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return [] }
         defer { close(descriptor) }

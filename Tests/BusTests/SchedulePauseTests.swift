@@ -39,6 +39,26 @@ import Testing
         try #require(try await queue.schedules().first)
     }
 
+    @Test("a schedule that begins paused and was resumed stays resumed when it is added again as it was") func again()
+        async throws
+    {
+        let c = try await ClockedQueue()
+        let schedule = try Schedule(Self.definition(every: 10, #""paused":true,"#))
+        #expect(try await c.queue.add(schedule, as: "s", at: c.now()).isPaused)
+        try await c.queue.setPaused(false, schedule: "s", at: c.now())
+        #expect(try await !c.queue.add(schedule, as: "s", at: c.now()).isPaused)
+        #expect(try await record(c.queue).schedule?.isPaused == false)
+        let other = try Schedule(Self.definition(every: 20, #""paused":true,"#))
+        #expect(try await c.queue.add(other, as: "s", at: c.now()).isPaused)
+    }
+
+    @Test("a definition that is not UTF-8 is listed with that reason") func bytes() async throws {
+        let c = try await ClockedQueue()
+        let text = Array(Self.definition(every: 10).utf8.dropLast(3)) + [0xff] + Array(#""}}"#.utf8)
+        try await c.queue.redis.send(Command(arguments: ["HSET", c.queue.keys.schedules, "s", text]))
+        #expect(try await record(c.queue).error == "must be UTF-8 text")
+    }
+
     @Test("a pause and its end write no definition, and stay when the definition is replaced") func definitions()
         async throws
     {

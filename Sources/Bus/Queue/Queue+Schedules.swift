@@ -51,13 +51,15 @@ extension Queue {
     ) async throws(RedisError) -> Schedule {
         guard partitions.isEmpty else { return try await partition(of: name).add(schedule, as: name, at: time) }
         let changed: Int64 = if let time { time } else { try await self.time() }
+        // A schedule that is added again as it was may have been resumed meanwhile.
+        let isNew = try await redis.send(Command("HGET", keys.schedules, name)).string != schedule.text
         // Before the definition, so that no run of it is due in between.
-        if schedule.isPaused { try await redis.send(Command("HSET", keys.schedulePaused, name, 1)) }
+        if schedule.isPaused, isNew { try await redis.send(Command("HSET", keys.schedulePaused, name, 1)) }
         try await redis.send(Command("HSET", keys.schedules, name, schedule.text))
         try await plan(name, since: changed)
         let pause = try await pauses(of: [name])[name]
         var current = schedule
-        current.isPaused = schedule.isPaused || pause == "1"
+        current.isPaused = pause.map { $0 == "1" } ?? schedule.isPaused
         return current
     }
 
@@ -144,11 +146,11 @@ extension Queue {
             return try await each { queue throws(RedisError) in try await queue.schedules() }.joined()
                 .sorted { $0.name < $1.name }
         }
-        var definitions: [String: String] = [:]
+        var definitions: [String: [UInt8]] = [:]
         var cursor = "0"
         repeat {
             let reply = try await redis.send(Command("HSCAN", keys.schedules, cursor, "COUNT", 200)).array ?? []
-            definitions.merge(reply.last?.dictionary ?? [:]) { $1 }
+            definitions.merge(reply.last?.members.compactMapValues(\.bytes) ?? [:]) { $1 }
             cursor = reply.first?.string ?? "0"
         } while cursor != "0" && definitions.count <= Schedule.maxCount
         let names = definitions.keys.sorted()
@@ -176,9 +178,10 @@ extension Queue {
     }
 
     private static func schedule(
-        _ name: String, _ definition: String, _ pause: String?
+        _ name: String, _ definition: [UInt8], _ pause: String?
     ) -> (Schedule?, fault: String?) {
         guard Schedule.isName(name) else { return (nil, "name: \(Schedule.nameRule)") }
+        guard let definition = String(validating: definition, as: UTF8.self) else { return (nil, "must be UTF-8 text") }
         do throws(Schedule.Invalid) { return (try Schedule(definition, pause: pause), nil) } catch {
             return (nil, error.description)
         }

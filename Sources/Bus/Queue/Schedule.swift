@@ -203,7 +203,7 @@ package struct Schedule: Sendable {
         let name: String
 
         package var description: String {
-            "zone: \(name) is not in /usr/share/zoneinfo of this machine; check its spelling, or install tzdata"
+            "zone: \(name) is not in \(TimeZoneRules.directory) of this machine; check its spelling, or install tzdata"
         }
     }
 
