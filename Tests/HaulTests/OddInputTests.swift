@@ -112,6 +112,31 @@ import Testing
         #expect(try await watch.wait() == 0)
     }
 
+    @Test("a push of no jobs waits for nothing") func nothing() async throws {
+        let bench = try await CommandBench()
+        let push = try await bench.haul("push", "-", "--wait", input: "# no job\n\n")
+        #expect(push.status == 0 && push.out.isEmpty, "\(push)")
+    }
+
+    @Test("the list of rejected elements shows no password, however its URL is written") func passwords() async throws {
+        let bench = try await CommandBench()
+        let urls = [
+            "user:planted@h/f", "ftp:user:planted@h", "//user:planted@h/", "user:planted@h/?next=http://h/",
+            "http://u:planted@h/",
+            "planted://user:planted@h/?planted",
+        ]
+        for url in urls {
+            let entry = #"{"at":1,"reason":"url: no","element":"{\"url\":\"\#(url)\"}"}"#
+            _ = try await bench.server.cli("LPUSH", "haul:{default}:rejected", entry)
+        }
+        for arguments in [["list", "--state", "rejected"], ["list", "--state", "rejected", "--json"]] {
+            let list = try bench.start(arguments)
+            #expect(try await list.wait() == 0)
+            let shown = list.standardOutput.replacing("planted://", with: "")
+            #expect(shown.contains("url: no") && !shown.contains("planted"))
+        }
+    }
+
     @Test("a job whose record has the largest number of attempts still runs") func attempts() async throws {
         let bench = try await CommandBench()
         let origin = try OriginServer { _ in OriginReply(body: [1]) }

@@ -52,7 +52,8 @@ struct Push: AsyncParsableCommand {
             Terminal.line(common.json ? "{\"id\":\(JSON.quoted(element.id))}" : element.id)
         }
         if let error = report.error { throw Self.failure(error, pushed, of: elements) }
-        guard wait else { return }
+        // Without jobs there is nothing to wait for, and a follower without ids would follow all jobs.
+        guard wait, !elements.isEmpty else { return }
         try await Follower(queue, elements, json: common.json, progress: display.progress, pushed: pushed).follow()
     }
 
@@ -149,7 +150,10 @@ struct Push: AsyncParsableCommand {
 
     /// - Parameter prefix: Where the job was read, for error messages: "line 3: ".
     private func element(_ members: [(String, String)], _ prefix: String = "") throws -> Element {
-        let json = try JSON(JSON.object(members))
+        let json: JSON
+        do { json = try JSON(JSON.object(members)) } catch {
+            throw ExitStatus.printing(.usage, "\(prefix)the job would not be valid: \(error). Nothing was pushed.")
+        }
         do {
             let job = try Job(json: json)
             if let unknown = job.unknownFields.first {

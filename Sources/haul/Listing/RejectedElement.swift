@@ -9,7 +9,7 @@ struct RejectedElement {
     /// The first 4096 bytes of the element, as it was pushed, with its secrets.
     let element: String
     let id: String
-    /// The URL without its secrets.
+    /// The URL without its secrets. Empty if it does not begin with a scheme: then a password cannot be recognized.
     let url: String
     private let fields: [String]
 
@@ -23,7 +23,10 @@ struct RejectedElement {
         // The id may be any text. Only a valid id is shown.
         id = pushed?["id"]?.string.flatMap { JobField.isID($0) ? $0 : nil } ?? ""
         let first = pushed?["url"]?.string ?? pushed?["urls"]?.array?.first?.string
-        url = first.map(MaskedURL.text) ?? ""
+        url =
+            first.flatMap {
+                $0.firstMatch(of: /^[a-z][a-z0-9+.-]*:\/\//.ignoresCase()) != nil ? MaskedURL.text($0) : nil
+            } ?? ""
         fields = pushed?.members?.map(\.name) ?? []
     }
 
