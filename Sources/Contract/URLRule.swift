@@ -8,6 +8,12 @@ package enum URLRule {
     /// Whether a job of any kind may have this URL.
     package static func accepts(_ url: String) -> Bool { fault(url) == nil }
 
+    /// Whether a URL begins with a scheme and "://". Its query may have another URL.
+    package static func hasScheme(_ url: String) -> Bool {
+        let start = url.prefix { $0 != "/" && $0 != "?" && $0 != "#" }
+        return start.hasSuffix(":") && url[start.endIndex...].hasPrefix("//")
+    }
+
     /// Whether a URL names an object of a bucket, which only downloads may do.
     package static func isObject(_ url: String) -> Bool { url.utf8.starts(with: "s3://".utf8) }
 

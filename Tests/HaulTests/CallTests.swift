@@ -85,6 +85,12 @@ import Testing
         let put = try #require(origin.requests.last)
         #expect(put.method == "PUT" && put.path == "/echo?q=a+b")
         #expect(put.headers["content-type"] == "application/json" && put.headers["content-length"] == "8")
+        let tags = ["--data-urlencode", "tag=a b", "--data-urlencode", "tag=c"]
+        let tagged = try bench.start(["call", "--queue", "default", origin.url("/echo")] + tags)
+        #expect(try await tagged.wait() == 0 && tagged.standardOutput == "tag=a+b&tag=c", "\(tagged.standardError)")
+        let deep = String(repeating: "[", count: 64) + String(repeating: "]", count: 64)
+        let nested = try await bench.haul("call", "--queue", "default", origin.url("/echo"), "--json", deep)
+        #expect(nested.status == 2 && nested.err.contains("nested deeper than 64 levels"), "\(nested)")
         let missing = try await bench.haul("call", "--queue", "default", origin.url("/missing"))
         #expect(missing.status == 1 && missing.out == "no such thing" && missing.err.contains("http_404"))
         #expect(

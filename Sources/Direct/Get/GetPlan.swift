@@ -347,7 +347,7 @@ struct GetPlan {
 
     /// A URL without a scheme means https.
     private static func completed(_ url: String) -> String {
-        let url = url.contains("://") ? url : "https://" + url
+        let url = URLRule.hasScheme(url) ? url : "https://" + url
         // An empty path is "/" (RFC 3986 section 6.2.3). A URL with another "/" has a path, or needs none.
         guard let scheme = url.byteRange(of: "://"), !url[scheme.upperBound...].utf8.contains(UInt8(ascii: "/")),
             let address = WebURL(url), address.path.isEmpty, address.query == nil, !url.contains("#")

@@ -48,11 +48,12 @@ struct CallBody {
             return .bytes(form.bytes, type: form.type)
         }
         if data.isEmpty, !encoded.isEmpty {
-            // The form of a job has only fields with names, whose values are texts.
+            // The form of a job has only fields with names, which occur once, and whose values are texts.
             let fields = encoded.compactMap { text in
                 text.firstIndex(of: "=").map { (String(text[..<$0]), String(text[text.index(after: $0)...])) }
             }
-            let isForm = fields.count == encoded.count && fields.allSatisfy { !$0.0.isEmpty }
+            let names = Set(fields.map { Array($0.0.utf8) })
+            let isForm = names.count == encoded.count && !names.contains([])
             return isForm ? .fields(fields) : .text(try encodedText(space: "+"))
         }
         guard !data.isEmpty else { return nil }

@@ -166,6 +166,8 @@ struct CallCommand: AsyncParsableCommand {
             return job
         } catch let error as Job.Invalid {
             throw wrong(error.field == "url" ? "\(error) (\(MaskedURL.keepingQuery(url)))" : "\(error)")
+        } catch let error as JSON.SyntaxError {
+            throw wrong("the job would not be valid: \(error)")
         }
     }
 
@@ -176,7 +178,7 @@ struct CallCommand: AsyncParsableCommand {
 
     /// The whole URL, with a scheme and with `query`.
     private func target(_ given: String, _ query: String) -> String {
-        let url = given.contains("://") ? given : "https://" + given
+        let url = URLRule.hasScheme(given) ? given : "https://" + given
         guard !query.isEmpty else { return url }
         // Nothing behind a "#" is sent.
         let sent = url.prefix { $0 != "#" }
@@ -283,6 +285,8 @@ struct CallCommand: AsyncParsableCommand {
             return try Element(json)
         } catch let error as Job.Invalid {
             throw wrong(error.field == "url" ? "\(error) (\(MaskedURL.keepingQuery(url)))" : "\(error)")
+        } catch let error as JSON.SyntaxError {
+            throw wrong("the job would not be valid: \(error)")
         }
     }
 
