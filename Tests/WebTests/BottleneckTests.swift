@@ -74,6 +74,21 @@ import Testing
         #expect(Set(found(75).map(\.limit)) == [40, 80])
     }
 
+    @Test(
+        "the limits of a host hold back its own jobs, whatever form its name has",
+        arguments: ["h.example", "h.example:8080", "[::1]", "[2001:db8::1]:80"])
+    func hostNames(_ name: String) async throws {
+        let fixture = try await WebFixture()
+        let url = "http://\(name)/a"
+        let host = try #require(MaskedURL.host(url))
+        let load = QueueLoad(
+            stats: try await fixture.queue.stats(), workers: [], settings: [:], limits: [name: #"{"rate":5}"#],
+            backoffs: [:],
+            running: [QueueLoad.RunningJob(host: host, group: nil, waiting: nil, speed: 5)], now: 1000)
+        let found = try #require(load.bottlenecks.first { $0.cause == .hostRate })
+        #expect(found.name == name && found.running == 1)
+    }
+
     @Test("running jobs whose workers are all lost wait for a worker, even if nothing is queued")
     func lostWorkers() async throws {
         let fixture = try await WebFixture()

@@ -108,11 +108,6 @@ package struct Bottleneck: Sendable, Equatable {
         }
     }
 
-    /// The host of a name of the hash `limits`, which may have a port.
-    static func host(_ name: String) -> String {
-        guard let colon = name.lastIndex(of: ":"), name[colon...].dropFirst().allSatisfy(\.isNumber) else {
-            return name
-        }
-        return String(name[..<colon])
-    }
+    /// The host of a name of the hash `limits`, which may have a port, as `MaskedURL.host` returns it.
+    static func host(_ name: String) -> String { MaskedURL.host("://" + name) ?? name }
 }

@@ -21,6 +21,8 @@ extension Bottleneck {
         case .backoff: return "\(host): no job starts for \(Age.text((until ?? now) - now)), after its last response"
         case .hostStarts: return "\(host): starts \(starts ?? "")"
         case .hostRate: return "\(host): \(speed)"
+        // This user of Redis may not read limits.
+        case .group where limit == nil && starts == nil: return "group \(name ?? ""): a limit"
         case .group: return "group \(name ?? ""): " + (starts.map { "starts \($0)" } ?? "\(jobs) at once")
         case .groupRate: return "group \(name ?? ""): \(speed)"
         case .kind: return "no worker does jobs of the kind \(name ?? "")"
