@@ -135,7 +135,7 @@ struct Follower {
         if event.kind == .rejected, pushed[event.id] != nil { state.rejected.append(event) }
         guard event.finalState != nil else { return }
         state.open.remove(event.id)
-        if ids.contains(event.id), event.finalState != .completed { state.hasFailed = true }
+        if !ids.isEmpty, event.finalState != .completed { state.hasFailed = true }
     }
 
     private func draw(_ state: inout State) async {

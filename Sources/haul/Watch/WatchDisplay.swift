@@ -50,6 +50,7 @@ struct WatchDisplay {
         let line = EventLine.text(event) + (event.name == "completed" ? "" : name.printable)
         if event.finalState != nil || ["paused", "requeued", "retrying"].contains(event.name) {
             count(event.name, line, id: event.id)
+            if event.finalState != nil { running.names[event.id] = nil }
         } else {
             addLine(line, isFailure: event.name == "rejected")
         }
