@@ -12,13 +12,16 @@ const rect = (x, y, width, tone) => svg("rect", { x, y, width, height: 12, rx: 6
 export function welcome({ queue, isOperator, path }) {
   const url = el("input", { type: "url", required: true, placeholder: "https://", "aria-label": "URL", spellcheck: "false" });
   const form = el("form", { class: "welcome-form" }, el("span", { class: "input" }, icon("link"), url), el("button", { class: "main" }, "Push"));
+  let isPushing = false;
   async function push(list) {
+    if (isPushing) return;
+    isPushing = true;
     try {
       const { pushed } = await send("POST", inQueue(queue, "jobs"), list.map((address) => ({ url: address })));
       say(`${plural(pushed.length, "job")} ${pushed.length === 1 ? "is" : "are"} in the queue.`);
       // Whoever has gone to another page meanwhile stays there.
       if (box.isConnected) location.hash = pushed.length === 1 ? path("job", [pushed[0].id]) : path("jobs", ["queued"]);
-    } catch (error) { complain(error.message); }
+    } catch (error) { complain(error.message); } finally { isPushing = false; }
   }
   form.addEventListener("submit", (event) => { event.preventDefault(); push([url.value.trim()]); });
   const drop = el("div", { class: "card welcome-card" }, isOperator ? form : el("p", { class: "dim" }, "Only operators push jobs."),
