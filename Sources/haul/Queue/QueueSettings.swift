@@ -65,6 +65,7 @@ enum QueueEntry {
     var isLimit: Bool {
         switch self {
         case .setting(.maxRunning), .setting(.rate), .setting(.starts), .setting(.hostConnections), .hostLimit: true
+        case .setting(.eventStream), .setting(.maxResponsesBytes), .setting(.maxRepliesBytes): true
         default: false
         }
     }
@@ -114,7 +115,7 @@ extension QueueCommand {
                 "Settings: \(QueueSetting.fixed.map(\.name).joined(separator: ", ")). Defaults: base, and default.FIELD with a "
                 + "field of a job: "
                 + QueueDefault.all.dropFirst().map(\.name).joined(separator: ", ")
-                + ". Limits: limits.HOST with a value like {\"connections\":4,\"rate\":5000000,\"starts\":\"10/s\"}, and max_seconds, min_speed and max_bytes as of the queue. limits.group:NAME are those of a group, with running instead of connections. A default is JSON; a string needs no quotes. Jobs that are claimed from now on follow a default."
+                + ". Limits: limits.HOST with a value like {\"connections\":4,\"rate\":5000000,\"starts\":\"10/s\"}, and max_seconds, min_speed and max_bytes as of the queue. limits.group:NAME are those of a group, with running instead of connections. A default is JSON; a string needs no quotes. Jobs follow a default from their next run on, but path, delay, deadline, reply_to, notify and meta are those of the moment at which the push is taken."
         )
         @OptionGroup var common: CommonOptions
         @Argument(help: "Its name, like keep_failed, default.retries or base.") var name: String
