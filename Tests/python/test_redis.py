@@ -520,9 +520,10 @@ GOOD_SCHEDULES = [
 ]
 BAD_SCHEDULES = [
     ({"every": 0}, "every"), ({"every": 31_622_401}, "every"), ({"every": 1.5}, "every"), ({"every": 5, "zone": "UTC"}, "zone"),
-    ({"cron": "61 * * * *"}, "minute"), ({"cron": "* * * *"}, "five fields"), ({"cron": "0 0 30 2 *"}, "date that exists"),
+    ({"cron": "*/1_0 * * * *"}, "minute"), ({"cron": "30 3 * * *\n"}, "day of week"), ({"cron": "61 * * * *"}, "minute"), ({"cron": "* * * *"}, "five fields"), ({"cron": "0 0 30 2 *"}, "date that exists"),
     ({"cron": "5-1 * * * *"}, "minute"), ({"cron": "*/60 * * * *"}, "minute"), ({"cron": "0 0 * * 8"}, "day of week"),
     ({"cron": "0 3 * * *", "zone": "Nowhere/Land"}, "zone"), ({"cron": "0 3 * * *", "zone": "../etc"}, "zone"),
+    ({"cron": "0 3 * * *", "zone": "localtime"}, "zone"), ({"cron": "0 3 * * *", "zone": "posix/Europe/Berlin"}, "zone"),
     ({"every": 5, "overlap": "allow"}, "overlap"), ({"every": 5, "overlap": "yes"}, "overlap"),
     ({"every": 5, "catch_up": "two"}, "catch_up"),
 ]

@@ -809,13 +809,21 @@ def _ids_of(text: str, url: str) -> Set[str]:
     urls = fields.get("urls")
     if url != fields.get("url") and not (isinstance(urls, list) and url in urls):
         return set()
-    return {fields.get("id") or derived_id(fields)}
+    # A worker will reject an element whose fields have other types.
+    id, path = fields.get("id"), fields.get("path", "")
+    if id is None and isinstance(path, str):
+        try:
+            return {derived_id(fields, text)}
+        except UnicodeEncodeError:
+            return set()
+    return {id} if isinstance(id, str) and contract.ID.fullmatch(id) else set()
 
 
 def _object(text: str) -> Dict[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError:
+    # Brackets may be nested too deeply for Python.
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -830,10 +838,11 @@ _NUMBERS = {
 }
 
 
+_TIME = "([01]?[0-9]|2[0-3]):[0-5][0-9]|24:00"
+_ZONE_PART = "(?-i:[A-Z])[A-Za-z0-9_+-]*"
 _RATE = re.compile(
-    r"(full|(?P<count>[0-9]+(\.[0-9]+)?) ?([kmgtp]i?b?|b)?(/s)?)"
-    r"( +(?P<begin>([01]?[0-9]|2[0-3]):[0-5][0-9]|24:00)-(?P<end>([01]?[0-9]|2[0-3]):[0-5][0-9]|24:00)"
-    r"( +(?-i:[A-Z])[A-Za-z0-9_+/-]*)?)?",
+    r"((?-i:full)|(?P<count>[0-9]+(\.[0-9]+)?) ?(?P<unit>[kmgtp](i?b)?|[kmgtp]i|b)?(/s)?)"
+    rf"( +(?P<begin>{_TIME})-(?P<end>{_TIME})( +{_ZONE_PART}(/{_ZONE_PART})*)?)?",
     re.ASCII | re.IGNORECASE,
 )
 
@@ -841,10 +850,26 @@ _RATE = re.compile(
 def _is_rate(text: str) -> bool:
     """Whether a text is a limit of bytes per second, perhaps one that depends on the time of day."""
     rules = [_RATE.fullmatch(part.strip(" ")) for part in text.split(",")]
-    return all(
-        rule and float(rule["count"] or 1) > 0 and (rule["begin"] is None or rule["begin"] != rule["end"])
-        for rule in rules
-    ) and all(rule is not None and rule["begin"] for rule in rules[:-1])
+    return all(rule is not None and _is_rule(rule) for rule in rules) and all(
+        rule is not None and rule["begin"] for rule in rules[:-1])
+
+
+def _is_rule(rule: "re.Match[str]") -> bool:
+    if rule["begin"] and _minutes(rule["begin"]) == _minutes(rule["end"]):
+        return False
+    if rule["count"] is None:
+        return True
+    unit = (rule["unit"] or "b").lower()
+    # "k", "ki" and "kib" are 1024, and "kb" is 1000.
+    factor = 1 if unit == "b" else (1000 if unit[1:] == "b" else 1024) ** (1 + "kmgtp".index(unit[0]))
+    if "." in rule["count"] and factor == 1:
+        return False
+    return 1 <= round(float(rule["count"]) * factor) <= _WHOLE[1]
+
+
+def _minutes(time: str) -> int:
+    hour, _, minute = time.partition(":")
+    return 60 * int(hour) + int(minute)
 
 
 def setting_value(name: str, value: Any) -> Optional[str]:

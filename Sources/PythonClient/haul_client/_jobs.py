@@ -100,10 +100,10 @@ def _step(value: Any) -> Any:
     return written(value) if isinstance(value, (Download, Request, Upload)) else value
 
 
-def derived_id(fields: Dict[str, Any]) -> str:
-    """The id of a job that names none: docs/reference/bus.md, "Default ids"."""
+def derived_id(fields: Dict[str, Any], text: Optional[str] = None) -> str:
+    """The id of a job that names none: docs/reference/bus.md, "Default ids". `text` is the element, if it was pushed."""
     if any(name in fields for name in ("method", "headers", "urls")) or fields.get("kind", "download") != "download":
-        text = to_json(fields)
+        text = text or to_json(fields)
     else:
         text = fields["url"] + "\n" + fields.get("path", "")
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:16]

@@ -12,7 +12,7 @@ _YEARS = 366 * 86_400
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*", re.ASCII)
+_ZONE = re.compile(r"[A-Z][A-Za-z0-9_+-]*(/[A-Z][A-Za-z0-9_+-]*)*", re.ASCII)
 
 
 def check_schedule(definition: Mapping[str, Any]) -> None:
@@ -64,7 +64,7 @@ def _is_zone(zone: Any) -> bool:
 
 
 def _check_cron(text: Any) -> None:
-    fields = text.split() if isinstance(text, str) else []
+    fields = [field for field in re.split("[ \t]", text) if field] if isinstance(text, str) else []
     if len(fields) != 5:
         raise InvalidSetting(
             "cron", f"must have five fields (minute, hour, day of month, month, day of week), not {len(fields)}")
@@ -79,19 +79,27 @@ def _check_cron(text: Any) -> None:
         raise InvalidSetting("cron", f"must name a date that exists, which {text!r} does not")
 
 
+def _whole(text: str) -> int:
+    # int() also reads 1_0, +5 and digits of other scripts.
+    if not re.fullmatch("[0-9]{1,2}", text):
+        raise ValueError
+    return int(text)
+
+
 def _values(field: str, name: str, low: int, high: int, names: Sequence[str] = ()) -> Set[int]:
     def number(text: str) -> int:
         if text.lower() in names:
             return names.index(text.lower()) + (1 if name == "month" else 0)
-        if not re.fullmatch("[0-9]{1,2}", text) or not low <= int(text) <= high:
+        value = _whole(text)
+        if not low <= value <= high:
             raise ValueError
-        return int(text)
+        return value
 
     found: Set[int] = set()
     try:
         for item in field.split(","):
             ends, slash, text = item.partition("/")
-            step = int(text) if slash else 1
+            step = _whole(text) if slash else 1
             first, dash, last = ends.partition("-")
             if ends == "*":
                 begin, end = low, 6 if name == "day of week" else high
