@@ -51,9 +51,7 @@ import Testing
         #expect(bench.fleet.root.names == ["clean"])
     }
 
-    @Test("the page's example unpacks an archive beside the file, and refuses a damaged one") func unpacker()
-        async throws
-    {
+    @Test("the page's example unpacks an archive repeatably, and refuses a damaged one") func unpacker() async throws {
         let bench = try await GateBench()
         let script = bench.notes.file("unpack")
         try #require(try Pages.blocks("sh gate", of: "docs/guides/gate.md").first).write(
@@ -61,21 +59,35 @@ import Testing
         chmod(script, 0o755)
         mkdir(bench.notes.file("a"), 0o755)
         try "one".write(toFile: bench.notes.file("a/one"), atomically: true, encoding: .utf8)
-        let tar = try ChildProcess("tar", ["-czf", bench.notes.file("a.tar.gz"), "-C", bench.notes.file("a"), "one"])
-        #expect(try await tar.wait() == 0)
-        let archive = try #require(bench.notes.contents("a.tar.gz"))
-        let origin = try OriginServer { request in
-            OriginReply(body: request.path.hasPrefix("/damaged") ? Array(archive.dropLast(9)) : archive)
+        symlink("nowhere", bench.notes.file("a/dangling"))
+        mkfifo(bench.notes.file("a/fifo"), 0o644)
+        try "not a tar archive".write(toFile: bench.notes.file("broken"), atomically: true, encoding: .utf8)
+        let a = bench.notes.file("a")
+        for (command, arguments) in [
+            ("tar", ["-czf", bench.notes.file("a.tar.gz"), "-C", a, "one", "dangling"]),
+            ("tar", ["-czf", bench.notes.file("fifo.tar.gz"), "-C", a, "one", "fifo"]),
+            ("gzip", [bench.notes.file("broken")]),
+        ] {
+            let process = try ChildProcess(command, arguments)
+            #expect(try await process.wait() == 0)
         }
+        let archive = try #require(bench.notes.contents("a.tar.gz"))
+        let others: [String: [UInt8]] = [
+            "/damaged": Array(archive.dropLast(9)), "/broken": try #require(bench.notes.contents("broken.gz")),
+            "/fifo": try #require(bench.notes.contents("fifo.tar.gz")),
+        ]
+        let origin = try OriginServer { request in OriginReply(body: others[request.path] ?? archive) }
         // One directory that does not belong to a job, and one of a run that was killed before it named its result.
         for (directory, file) in [("taken", "taken/of another"), ("again", "again/one")] {
             mkdir(bench.fleet.root.file(directory), 0o755)
             try "one".write(toFile: bench.fleet.root.file(file), atomically: true, encoding: .utf8)
         }
+        symlink("nowhere", bench.fleet.root.file("again/dangling"))
         try await bench.fleet.withWorker("w", { $0.gate = script }) {
             for (id, path) in [
                 ("good", "films/a b.tar.gz"), ("damaged", "films/damaged.tar.gz"), ("other", "films/c.txt"),
                 ("nameless", "films/.tar.gz"), ("taken", "taken.tar.gz"), ("again", "again.tar.gz"),
+                ("broken", "films/broken.tar.gz"), ("fifo", "films/fifo.tar.gz"),
             ] {
                 try await bench.fleet.push(#"{"url":"\#(origin.url("/\(id)"))","id":"\#(id)","path":"\#(path)"}"#)
             }
@@ -84,9 +96,15 @@ import Testing
             #expect(try await bench.fleet.end("nameless").state == .completed)
             #expect(try await bench.fleet.end("again").state == .completed)
             #expect(try await bench.fleet.end("taken")["message"] == "taken exists with other contents")
-            let damaged = try await bench.fleet.end("damaged")
-            #expect(damaged["error"] == "gate_refused" && damaged["message"]?.contains("films/damaged.tar.gz") == true)
+            for id in ["damaged", "broken"] {
+                let damaged = try await bench.fleet.end(id)
+                #expect(damaged["error"] == "gate_refused")
+                #expect(damaged["message"] == "films/\(id).tar.gz is damaged")
+            }
+            let special = try await bench.fleet.end("fifo")
+            #expect(special["error"] == "gate_refused" && special["message"]?.contains("a device or a FIFO") == true)
         }
+        #expect(!bench.fleet.root.names.contains { $0.hasPrefix(".haul.unpack-") })
         let names = try FileManager.default.contentsOfDirectory(atPath: bench.fleet.root.file("films")).sorted()
         #expect(names == [".tar.gz", "a b", "a b.tar.gz", "c.txt"])
         #expect(bench.fleet.root.contents("taken/of another") == Array("one".utf8))
