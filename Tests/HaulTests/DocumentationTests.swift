@@ -45,7 +45,7 @@ import Testing
         }
         try FileManager.default.copyItem(atPath: ShippedRoles.path, toPath: place.file("users.acl"))
         let functions = """
-            redis-cli() { command redis-cli -s \(bench.server.socket) "$@"; }
+            redis-cli() { [ "${1-}" != -c ] || shift; command redis-cli -s \(bench.server.socket) "$@"; }
             haul() { \(haul) "$@"; }
             set -euo pipefail
             cd '\(place.path)'
