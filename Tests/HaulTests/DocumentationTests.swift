@@ -33,7 +33,12 @@ import Testing
             }
         }
         var workers = [try bench.worker("one"), try bench.worker("two")]
-        if name == "docs/operate/partitions.md" { workers.append(try bench.worker("three", "--queue", "films#8")) }
+        let movesSchedules = name == "docs/operate/partitions.md"
+        if movesSchedules {
+            workers.append(try bench.worker("three", "--queue", "films#8"))
+            let weekly = #"{"cron":"0 3 * * 1","job":{"url":"https://example.org/w?key=1","kind":"request"}}"#
+            _ = try await bench.server.cli("HSET", "haul:{films#2of8}:schedules", "weekly", weekly)
+        }
         try await eventually("both workers") {
             try await bench.server.cli("ZCARD", "haul:{default}:workers") == "2"
         }
@@ -65,6 +70,10 @@ import Testing
             ["ERR ", "WRONGTYPE ", "NOPERM ", "NOAUTH "].contains { line.hasPrefix($0) }
         }
         #expect(errors.isEmpty, "\(errors)")
+        if movesSchedules {
+            let moved = try await bench.server.cli("HGET", "haul:{films#2of16}:schedules", "weekly")
+            #expect(moved.contains("w?key=1"))
+        }
         for worker in workers {
             worker.kill(SIGTERM)
             #expect(try await worker.wait() == 0)
