@@ -68,10 +68,10 @@ public struct ErrorCode: RawRepresentable, Hashable, Sendable, Codable, CustomSt
     ///
     /// Nothing, unless it stays so: then look at the server.
     public static let incomplete = ErrorCode(rawValue: "incomplete")
-    /// The worker's disk or bucket failed, a body without a length has filled the disk, or another process has
-    /// replaced or cut the partial file.
+    /// The worker's disk or bucket failed, a body without a length has filled the disk, another process has replaced or
+    /// cut the partial file, or the credentials for a bucket of `--source` are missing or have expired.
     ///
-    /// Look at the disk or the bucket of the worker; its log says more.
+    /// Look at the disk, the bucket or the credentials of the worker; its log says more.
     public static let io = ErrorCode(rawValue: "io")
     /// The worker reached a limit of its own, such as open files.
     ///
@@ -156,6 +156,8 @@ package struct Failure: Error, Sendable, Equatable, CustomStringConvertible {
     package var isFinal: Bool
     /// The host of the mirror that failed, with its port; nil if it was the job's first URL.
     package var mirror: String?
+    /// Whether another mirror may do better, although the code does not say so: a bucket's credentials are missing.
+    package var blamesMirror = false
     /// Details for the worker's log alone, which no producer gets.
     package var detail: String?
 

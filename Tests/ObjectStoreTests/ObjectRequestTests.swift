@@ -77,8 +77,73 @@ import Testing
             _ = try await part(sources)
             Issue.record("no failure")
         } catch TransferError.failed(let failure) {
-            #expect(failure.code == .connect && failure.message.contains("NoCredentials"), "\(failure)")
+            #expect(failure.code == .io && !failure.isFinal && failure.blamesMirror, "\(failure)")
+            let location = "\(directory.file("credentials")), profile p"
+            #expect(
+                failure.message
+                    == "the bucket films cannot be read: the credentials are no longer valid, and \(location) has no others now"
+            )
         }
+    }
+
+    @Test("credentials that have expired and are renewed a little late are waited for", arguments: [400, 403])
+    func late(_ status: Int) async throws {
+        let origin = try OriginServer { request in
+            request.number < 3 ? Self.error(status, "ExpiredToken") : OriginReply.file(Self.bytes, to: request)
+        }
+        let sources = try sources(origin, key: "OLD", token: "t")
+        #expect(try await part(sources).1 == Self.bytes.bytes(1000..<2000))
+        #expect(origin.requests.count == 3)
+    }
+
+    @Test(
+        "credentials that stay expired are a failure that is retried, and the message says where they are from",
+        arguments: [(400, "ExpiredToken"), (403, "ExpiredToken"), (400, "TokenRefreshRequired")])
+    func expired(_ status: Int, _ code: String) async throws {
+        let origin = try OriginServer { _ in Self.error(status, code) }
+        let sources = try sources(origin, key: "OLD", token: "t")
+        do {
+            _ = try await part(sources)
+            Issue.record("no failure")
+        } catch TransferError.failed(let failure) {
+            #expect(failure.code == .io && !failure.isFinal && failure.blamesMirror, "\(failure)")
+            let location = "\(directory.file("credentials")), profile p"
+            #expect(
+                failure.message
+                    == "the credentials for the bucket films have expired; they are from \(location) (HTTP \(status), \(code))"
+            )
+        }
+        #expect(origin.requests.count == 4)
+    }
+
+    @Test(
+        "without credentials a worker tries again, a command does not, and both say where they have looked",
+        arguments: [true, false])
+    func missing(_ isWorker: Bool) async throws {
+        let origin = try OriginServer { request in OriginReply.file(Self.bytes, to: request) }
+        let address = try BucketAddress("s3://films", endpoint: origin.url(""))
+        let variables = [
+            "AWS_SHARED_CREDENTIALS_FILE": directory.file("credentials"), "AWS_PROFILE": "p",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        ]
+        let options = ObjectStore.Options()
+        let sources =
+            isWorker
+            ? BucketSources([BucketSource(address, profile: nil)], options: options, environment: { variables[$0] })
+            : BucketSources([], options: options, other: { _ in address }, environment: { variables[$0] })
+        do {
+            _ = try await part(sources)
+            Issue.record("no failure")
+        } catch TransferError.failed(let failure) {
+            #expect(failure.code == .io && failure.isFinal != isWorker, "\(failure)")
+            let location = "\(directory.file("credentials")), profile p"
+            #expect(
+                failure.message
+                    == "the bucket films cannot be read: no credentials were found (looked at: \(location))")
+        }
+        #expect(origin.requests.isEmpty)
+        try write("KEY")
+        #expect(try await part(sources).1 == Self.bytes.bytes(1000..<2000))
     }
 
     @Test("credentials that stay refused fail the request after they were read again, without the server's message")

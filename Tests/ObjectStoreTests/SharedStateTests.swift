@@ -16,7 +16,7 @@ import Testing
     }
 
     private static func open(_ client: BucketClient, _ key: String) async throws -> Transfer {
-        try await client.open(key, version: nil, like: HTTPRequest(url: ""), ifMatch: "x") { error, _ in
+        try await client.open(key, version: nil, like: HTTPRequest(url: ""), ifMatch: "x") { error, _, _ in
             Failure(.http(error.status), error.message)
         }
     }

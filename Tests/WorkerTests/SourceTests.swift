@@ -39,12 +39,15 @@ struct SourceTests {
             return directory
         }()
 
+        /// Makes the profiles known to this process.
+        static func prepare() { _ = profiles }
+
         let server: ObjectServer
         let name = "films-\(UInt32.random(in: 0...(.max)))"
         let client: BucketClient
 
         init(_ kind: ObjectServer.Kind, isVersioned: Bool = false) async throws {
-            _ = Self.profiles
+            Self.prepare()
             server = try await .shared(kind)
             var configuration = TransferEngine.Configuration()
             configuration.policy = .unrestricted
@@ -243,6 +246,34 @@ struct SourceTests {
         try await films.expectNoSecret(in: fleet)
         let log = logged.value.joined(separator: "\n")
         for secret in Films.secrets { #expect(!log.contains(secret)) }
+    }
+
+    /// What lets a worker read the bucket `films` of a scripted server.
+    private func change(_ origin: OriginServer) throws -> (inout WorkerConfiguration) -> Void {
+        Films.prepare()
+        let source = BucketSource(try BucketAddress("s3://films", endpoint: origin.url("")), profile: "films")
+        return { $0.sources = [source] }
+    }
+
+    @Test("credentials that are renewed seconds late end no job, neither at its first bytes nor at later ones")
+    func renewedLate() async throws {
+        let film = FileBytes(seed: 23, count: 4 << 20)
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(film, to: request)
+            if request.path == "/films/later", request.number == 1 { (reply.cut, reply.end) = (1 << 20, .fin) }
+            // An attempt has four requests, so the first attempt fails.
+            let expired = request.path == "/films/later" ? 2...7 : 1...6
+            guard expired.contains(request.number) else { return reply }
+            return OriginReply(400, body: Array("<Error><Code>ExpiredToken</Code></Error>".utf8))
+        }
+        let fleet = try await Fleet()
+        try await fleet.withWorker("w", try change(origin)) {
+            for name in ["first", "later"] {
+                try await fleet.push(#"{"url":"s3://films/\#(name)","id":"\#(name)","connections":1}"#)
+            }
+            for name in ["first", "later"] { try await fleet.wait(name, for: .completed) }
+        }
+        for name in ["first", "later"] { #expect(fleet.root.holds(name, film)) }
     }
 
     @Test("a worker without sources refuses every object, and says what would allow it") func none() async throws {

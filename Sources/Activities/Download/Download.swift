@@ -199,7 +199,7 @@ package final class Download: Activity, RunRemainder {
                 if Task.isCancelled { return .stopped }
                 failure.mirror = state.withLock { $0.mirrors.current > 0 ? $0.mirrors[$0.mirrors.current].host : nil }
                 // If the store does not work, every other job would fail as well, so the job is parked.
-                let isDiskError = failure.code == .io || failure.code == .permission
+                let isDiskError = [.io, .permission].contains(failure.code) && !failure.blamesMirror
                 if isDiskError, await context.store.fault() != nil { return .parked(context.store.waitsFor) }
                 return ResponseStorage.outcome(
                     of: .failed(failure), mayHaveArrived: !isRepeatable, in: context.store)
@@ -248,7 +248,7 @@ package final class Download: Activity, RunRemainder {
 
     private static func dropMirror(of state: inout State, after failure: Failure) -> String? {
         let url = state.mirrors.all[state.mirrors.current].url
-        guard Mirrors.isToBlame(for: failure.code), state.mirrors.drop(state.mirrors.current) else { return nil }
+        guard Mirrors.isToBlame(for: failure), state.mirrors.drop(state.mirrors.current) else { return nil }
         return "the mirror \(MaskedURL.text(url)) failed: \(failure.message)"
     }
 

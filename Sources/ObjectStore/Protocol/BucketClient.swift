@@ -148,16 +148,18 @@ final class BucketClient: Sendable {
     }
 
     /// Requests an object, and returns the response with its body paused at the first byte. Its status is 200, 206, 304 or
-    /// 416. Expired credentials, a skewed clock and another region are corrected, and the request is sent again.
+    /// 416. Expired credentials, a skewed clock and another region are corrected, and the request is sent again. If there
+    /// are no new credentials yet, it waits for them for a few seconds.
     ///
     /// - Parameters:
     ///   - version: The version of the object; nil for the newest one.
     ///   - template: Gives the header fields, the time limits and the limits of rate.
     ///   - etag: Another version than this one is not needed. The caller compares the response's ETag.
-    /// - Throws: The error of the connection, or of the server as `refusal` makes it.
+    /// - Throws: The error of the connection, or of the server as `refusal` makes it. `refusal` gets the location of the
+    ///   credentials as well, and the status 0 if there are none.
     func open(
         _ key: String, version: String?, like template: HTTPRequest, ifMatch etag: String?,
-        refusal: (StoreError, HeaderFields) -> Failure
+        refusal: (StoreError, HeaderFields, _ location: String?) -> Failure
     ) async throws(TransferError) -> Transfer {
         var request = StoreRequest("GET", key)
         if let version { request.query = [("versionId", version)] }
@@ -165,7 +167,11 @@ final class BucketClient: Sendable {
         while true {
             let credentials: Credentials
             do throws(StoreError) { credentials = try await usableCredentials() } catch {
-                throw .failed(refusal(error, HeaderFields()))
+                tries += 1
+                if error.kind == .transient, try await Self.waitForRenewal(before: tries) { continue }
+                // No request was sent.
+                let failure = StoreError(status: 0, code: error.code, message: error.message, kind: error.kind)
+                throw .failed(refusal(failure, HeaderFields(), nil))
             }
             let (skew, time, region) = (skew, watch.seconds, region)
             request.headers = template.headers
@@ -200,8 +206,25 @@ final class BucketClient: Sendable {
                 failure = StoreError(status: head.status, headers: head.headers, body: nil)
             } catch { failure = error }
             tries += 1
-            guard tries < 3, failure.isCorrected else { throw .failed(refusal(failure, head.headers)) }
+            let mayRetry =
+                try await failure.kind == .expired
+                ? Self.waitForRenewal(before: tries) : tries < 3 && failure.isCorrected
+            guard mayRetry else {
+                let location = await self.credentials.found
+                throw .failed(refusal(failure, head.headers, location))
+            }
         }
+    }
+
+    /// The pauses before expired credentials are read again. A program that renews them may be a little late.
+    private static let renewalPauses: [Duration] = [.zero, .seconds(1), .seconds(2)]
+
+    /// Waits before retry `number` (the first retry is 1) of a request whose credentials have expired. False after the
+    /// last one.
+    private static func waitForRenewal(before number: Int) async throws(TransferError) -> Bool {
+        guard number <= renewalPauses.count else { return false }
+        do { try await Task.sleep(for: renewalPauses[number - 1]) } catch { throw .cancelled }
+        return true
     }
 
     private var region: String { state.withLock { $0.region } }

@@ -86,9 +86,9 @@ package final class BucketSources: SourceBuckets {
         of profile: String?, _ engine: TransferEngine, _ environment: (String) -> String?
     ) -> CredentialsChain {
         guard let profile else {
+            // The file may be written later, and messages name it.
             return CredentialsChain(
-                engine: engine,
-                locations: CredentialsLocation.all(environment, isReadable: { access($0, R_OK) == 0 }))
+                engine: engine, locations: CredentialsLocation.all(environment, isReadable: { _ in true }))
         }
         let file = CredentialsLocation.credentialsFile(environment) ?? ""
         return CredentialsChain(engine: engine, locations: [.file(path: file, profile: profile)])
@@ -105,8 +105,9 @@ package final class BucketSources: SourceBuckets {
             if validator.hasPrefix("\"") { etag = StoreResponse.unquoted(validator) }
         }
         let isOption = other == nil
-        return try await client.open(url.key, version: url.version, like: request, ifMatch: etag) { error, headers in
-            Self.failure(error, headers, url.bucket, isOption: isOption)
+        return try await client.open(url.key, version: url.version, like: request, ifMatch: etag) {
+            error, headers, location in
+            Self.failure(error, headers, url.bucket, location, isOption: isOption)
         }
     }
 
@@ -133,12 +134,14 @@ package final class BucketSources: SourceBuckets {
 
     /// A failure for the job. The server's own message is left out, because it may name the user and the key.
     ///
-    /// - Parameter isOption: The bucket is one of the worker's option --source.
+    /// - Parameters:
+    ///   - location: Where the credentials were found.
+    ///   - isOption: The bucket is one of the worker's option --source.
     private static func failure(
-        _ error: StoreError, _ headers: HeaderFields, _ bucket: String, isOption: Bool
+        _ error: StoreError, _ headers: HeaderFields, _ bucket: String, _ location: String?, isOption: Bool
     ) -> Failure {
-        guard error.status != 0 else {
-            return Failure(.connect, "a request to the bucket \(bucket) failed: \(error.code)")
+        if error.status == 0 || error.kind == .expired {
+            return credentialsFailure(error, bucket, location, isOption: isOption)
         }
         let advice =
             switch error.kind {
@@ -146,7 +149,7 @@ package final class BucketSources: SourceBuckets {
                 "there is no bucket \(bucket): check \(isOption ? "--source" : "its name") and the endpoint"
             case .noSuchObject:
                 "the bucket \(bucket) has no such object: check the key, and the version if the URL has one"
-            case .denied, .expired:
+            case .denied:
                 "the bucket \(bucket) refuses access: check the credentials"
                     + "\(isOption ? " of --source s3://\(bucket)" : "") and what they allow"
             case .region: "the bucket \(bucket) is in another region: set the region of its profile"
@@ -160,5 +163,21 @@ package final class BucketSources: SourceBuckets {
             .http(error.status), "\(advice) (HTTP \(error.status)\(code))",
             retryAfter: headers["retry-after"].flatMap { Int64($0) ?? HTTPDate.parse($0).map { $0 - now } }
                 .map { .seconds(max(0, min($0, 86_400))) })
+    }
+
+    /// The failure if there are no credentials now, or if they have expired. Others may come at any time, so that a
+    /// worker tries again.
+    private static func credentialsFailure(
+        _ error: StoreError, _ bucket: String, _ location: String?, isOption: Bool
+    ) -> Failure {
+        let from = location.map { "; they are from \($0)" } ?? ""
+        let message =
+            error.status == 0
+            ? "the bucket \(bucket) cannot be read: \(error.message)"
+            : "the credentials for the bucket \(bucket) have expired\(from) (HTTP \(error.status), \(error.code))"
+        // A command whose user has no credentials would wait in vain.
+        var failure = Failure(.io, message, isFinal: !isOption && error.kind == .denied)
+        failure.blamesMirror = true
+        return failure
     }
 }

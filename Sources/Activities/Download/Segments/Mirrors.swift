@@ -76,6 +76,9 @@ struct Mirrors: Sendable {
     }
 
     /// Whether a failure is the mirror's fault, so that another mirror may do better.
+    static func isToBlame(for failure: Failure) -> Bool { failure.blamesMirror || isToBlame(for: failure.code) }
+
+    /// The same by the code alone.
     static func isToBlame(for code: ErrorCode) -> Bool {
         switch code {
         case .dns, .connect, .tls, .stalled, .incomplete, .badResponse, .tooManyRedirects, .redirectForbidden,

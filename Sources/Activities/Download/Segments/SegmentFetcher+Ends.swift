@@ -75,7 +75,7 @@ extension SegmentFetcher {
     private mutating func refused(
         _ id: Int, _ connection: Connection, _ failure: Failure, hasOthers: Bool
     ) -> Result<Outcome, TransferError>? {
-        if Mirrors.isToBlame(for: failure.code), dropMirror(connection.mirror) {
+        if Mirrors.isToBlame(for: failure), dropMirror(connection.mirror) {
             plan.refused(id, for: 0, now: now)
             return nil
         }
