@@ -9,4 +9,7 @@ package protocol SourceBuckets: Sendable {
     ///   used.
     /// - Throws: `address_forbidden` if the bucket is not one of these; `http_…` if the bucket refuses the request.
     func start(_ request: HTTPRequest, for url: WebURL) async throws(TransferError) -> Transfer
+
+    /// Reports the buckets for which there are no credentials to the operator.
+    func check() async
 }

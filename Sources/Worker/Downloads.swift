@@ -89,6 +89,9 @@ final class Downloads: Sendable {
         return (applied, old.applying(new).changes(to: new))
     }
 
+    /// Logs a warning for each bucket that jobs may read, but for which there are no credentials.
+    func checkSources() async { await state.withLock { $0.context.buckets }?.check() }
+
     /// - Throws: `Failure` for the operator, if the authorities, the client certificate or the proxy cannot be used.
     static func check(_ configuration: WorkerConfiguration) throws(Failure) {
         try checkCertificates(configuration)

@@ -105,7 +105,10 @@ package final class Worker: Sendable {
     /// - Throws: `RedisError` if Redis cannot be reached at the start or refuses the worker for good, or if another
     ///   live worker has this name.
     package func run() async throws {
-        let probes = [Task { await metrics.probe() }, Task { await metrics.watchSpace() }]
+        let probes = [
+            Task { await metrics.probe() }, Task { await metrics.watchSpace() },
+            Task { await downloads.checkSources() },
+        ]
         defer { for probe in probes { probe.cancel() } }
         for queueServer in queueServers {
             try await queueServer.claims.enroll(fields, wasReached: queueServer.index > 0)

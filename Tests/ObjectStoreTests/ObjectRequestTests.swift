@@ -146,6 +146,22 @@ import Testing
         #expect(try await part(sources).1 == Self.bytes.bytes(1000..<2000))
     }
 
+    @Test("a source without credentials is reported to the operator") func check() async throws {
+        let (file, notes) = (directory.file("credentials"), Shared<[String]>([]))
+        try write("KEY")
+        var options = ObjectStore.Options()
+        options.notify = { note in notes.change { $0.append(note) } }
+        let sources = BucketSources(
+            [
+                BucketSource(try BucketAddress("s3://films"), profile: "p"),
+                BucketSource(try BucketAddress("s3://books/in"), profile: "q"),
+            ], options: options, environment: { $0 == "AWS_SHARED_CREDENTIALS_FILE" ? file : nil })
+        await sources.check()
+        #expect(
+            notes.value
+                == ["jobs cannot read s3://books/in: no credentials were found (looked at: \(file), profile q)"])
+    }
+
     @Test("credentials that stay refused fail the request after they were read again, without the server's message")
     func refused() async throws {
         let origin = try OriginServer { _ in Self.error(403, "InvalidAccessKeyId") }

@@ -111,6 +111,15 @@ package final class BucketSources: SourceBuckets {
         }
     }
 
+    package func check() async {
+        for client in state.withLock({ $0.clients }) {
+            do throws(StoreError) { _ = try await client.credentials.credentials() } catch {
+                guard !Task.isCancelled else { return }
+                options.notify("jobs cannot read \(client.address): \(error.message)")
+            }
+        }
+    }
+
     private func client(for url: WebURL) throws(Failure) -> BucketClient {
         let (bucket, key) = (url.bucket, url.key)
         guard !key.pathParts.contains(where: { $0 == "." || $0 == ".." }) else {
