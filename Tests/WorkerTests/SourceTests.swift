@@ -276,6 +276,31 @@ struct SourceTests {
         for name in ["first", "later"] { #expect(fleet.root.holds(name, film)) }
     }
 
+    @Test(
+        "an object that was uploaded again with the same bytes is found unchanged by one request",
+        arguments: [false, true])
+    func sameAgain(_ isDated: Bool) async throws {
+        let film = FileBytes(seed: 24, count: 1000)
+        let date = Shared("Sun, 01 Nov 2026 10:00:00 GMT")
+        let origin = try OriginServer { request in
+            // Not every server has the date in a 304.
+            var reply = OriginReply.file(film, to: request)
+            if reply.status != 304 || isDated { reply.headers.append(("Last-Modified", date.value)) }
+            return reply
+        }
+        let fleet = try await Fleet()
+        let element = #"{"url":"s3://films/film","id":"film"}"#
+        try await fleet.withWorker("w", try change(origin)) {
+            try await fleet.push(element)
+            try await fleet.wait("film", for: .completed)
+            date.value = "Mon, 02 Nov 2026 10:00:00 GMT"
+            try await fleet.push(element)
+            try await eventually("an unchanged end") { try await fleet.queue.job("film")?["unchanged"] == "1" }
+        }
+        #expect(origin.requests.map { $0.headers["if-none-match"] } == [nil, "\"v1\""])
+        #expect(fleet.root.holds("film", film))
+    }
+
     @Test("a worker without sources refuses every object, and says what would allow it") func none() async throws {
         let fleet = try await Fleet()
         try await fleet.withWorker("w") {

@@ -43,7 +43,8 @@ extension Download {
     }
 
     /// Some servers repeat the ETag of a file that has changed. So if a 304 to the ETag has no Last-Modified, a second
-    /// request asks by the date.
+    /// request asks by the date. The ETag of an object is one of its bytes. So a 304 to a strong one is proof, and the
+    /// date may be that of an upload of the same bytes.
     private func hasVersion(_ entity: Entity) async throws(TransferError) -> Bool {
         var requests = Self.conditions(entity).map { [$0] }
         // The head of a response without a condition repeats the digest.
@@ -57,6 +58,7 @@ extension Download {
             case .unchanged where finalURL.resource != entity.resource || conditions.isEmpty: return false
             case .unchanged:
                 if transfer.head.hasUnusableValidators { return false }
+                if finalURL.url.isObject, entity.strongETag != nil { return true }
                 guard let modified = transfer.head.headers["last-modified"] else { continue }
                 return !entity.isModified(modified)
             case .takeWhole(let found, _): return found.isSame(as: entity)
