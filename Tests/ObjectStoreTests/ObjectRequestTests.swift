@@ -146,6 +146,31 @@ import Testing
         #expect(try await part(sources).1 == Self.bytes.bytes(1000..<2000))
     }
 
+    @Test(
+        "the advice about another region names what sets it: the profile, which comes before the option",
+        arguments: ["p", nil])
+    func region(_ profile: String?) async throws {
+        let origin = try OriginServer { request in
+            guard request.headers["authorization"]?.contains("/us-east-1/") == true else {
+                return OriginReply.file(Self.bytes, to: request)
+            }
+            var reply = Self.error(400, "AuthorizationHeaderMalformed")
+            reply.headers.append(("x-amz-bucket-region", "eu-west-1"))
+            return reply
+        }
+        try write("KEY")
+        let (file, notes) = (directory.file("credentials"), Shared<[String]>([]))
+        var options = ObjectStore.Options()
+        options.notify = { note in notes.change { $0.append(note) } }
+        let variables = ["AWS_SHARED_CREDENTIALS_FILE": file, "AWS_PROFILE": "p"]
+        let sources = BucketSources(
+            [BucketSource(try BucketAddress("s3://films", endpoint: origin.url("")), profile: profile)],
+            options: options, environment: { variables[$0] })
+        #expect(try await part(sources).1 == Self.bytes.bytes(1000..<2000))
+        let setting = profile.map { "region of the profile \($0)" } ?? "--s3-region"
+        #expect(notes.value == ["the bucket films is in the region eu-west-1: set \(setting)"])
+    }
+
     @Test("a source without credentials is reported to the operator") func check() async throws {
         let (file, notes) = (directory.file("credentials"), Shared<[String]>([]))
         try write("KEY")

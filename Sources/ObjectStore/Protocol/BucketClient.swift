@@ -26,15 +26,18 @@ final class BucketClient: Sendable {
     let credentials: CredentialsChain
     /// Called with messages for the operator.
     let notify: @Sendable (String) -> Void
+    /// What sets the region, in words for the operator.
+    let regionSetting: String
     private let watch = Stopwatch()
     private let keys = SigningKeys()
     private let state: Mutex<State>
 
     init(
         _ address: BucketAddress, engine: TransferEngine, credentials: CredentialsChain,
-        notify: @escaping @Sendable (String) -> Void = { _ in }
+        regionSetting: String = "--s3-region", notify: @escaping @Sendable (String) -> Void = { _ in }
     ) {
         (self.address, self.engine, self.credentials, self.notify) = (address, engine, credentials, notify)
+        self.regionSetting = regionSetting
         state = Mutex(State(region: address.region))
     }
 
@@ -308,7 +311,7 @@ final class BucketClient: Sendable {
                     status: failure.status, code: failure.code, message: failure.message, kind: .permanent)
             }
             guard hasChanged else { break }
-            notify("the bucket \(address.bucket) is in the region \(region): set --s3-region")
+            notify("the bucket \(address.bucket) is in the region \(region): set \(regionSetting)")
         case .region(nil):
             throw StoreError(status: failure.status, code: failure.code, message: failure.message, kind: .permanent)
         default: break

@@ -75,8 +75,11 @@ package final class BucketSources: SourceBuckets {
             let name = source.profile ?? ""
             let chain = state.chains[name] ?? Self.chain(of: source.profile, state.engine!, environment)
             state.chains[name] = chain
+            // The region of a profile comes before that of the option.
+            let regionSetting = source.profile.map { "region of the profile \($0)" } ?? "--s3-region"
             let client = BucketClient(
-                source.address, engine: state.engine!, credentials: chain, notify: options.notify)
+                source.address, engine: state.engine!, credentials: chain, regionSetting: regionSetting,
+                notify: options.notify)
             state.clients.append(client)
             return client
         }
@@ -107,7 +110,7 @@ package final class BucketSources: SourceBuckets {
         let isOption = other == nil
         return try await client.open(url.key, version: url.version, like: request, ifMatch: etag) {
             error, headers, location in
-            Self.failure(error, headers, url.bucket, location, isOption: isOption)
+            Self.failure(error, headers, client, location, isOption: isOption)
         }
     }
 
@@ -147,8 +150,9 @@ package final class BucketSources: SourceBuckets {
     ///   - location: Where the credentials were found.
     ///   - isOption: The bucket is one of the worker's option --source.
     private static func failure(
-        _ error: StoreError, _ headers: HeaderFields, _ bucket: String, _ location: String?, isOption: Bool
+        _ error: StoreError, _ headers: HeaderFields, _ client: BucketClient, _ location: String?, isOption: Bool
     ) -> Failure {
+        let bucket = client.address.bucket
         if error.status == 0 || error.kind == .expired {
             return credentialsFailure(error, bucket, location, isOption: isOption)
         }
@@ -161,7 +165,9 @@ package final class BucketSources: SourceBuckets {
             case .denied:
                 "the bucket \(bucket) refuses access: check the credentials"
                     + "\(isOption ? " of --source s3://\(bucket)" : "") and what they allow"
-            case .region: "the bucket \(bucket) is in another region: set the region of its profile"
+            // The kind is permanent if the server does not name the region.
+            case .region, .permanent where error.status == 301 || error.code == "AuthorizationHeaderMalformed":
+                "the bucket \(bucket) is in another region: set \(client.regionSetting)"
             case .throttled: "the bucket \(bucket) limits the number of requests"
             default: "the bucket \(bucket) does not send the object"
             }
