@@ -130,5 +130,10 @@ struct SourceCommandTests {
             let worker = try films.start("worker", "--root", films.bench.root.path, "--source", source)
             #expect(try await worker.wait() == 2 && worker.standardError.contains(words), "\(worker.standardError)")
         }
+        let twice = try films.start(
+            "worker", "--root", films.bench.root.path, "--source", "s3://films/a=films", "--source", "s3://films=films",
+            "--source", "s3://films/a/")
+        #expect(try await twice.wait() == 2)
+        #expect(twice.standardError.contains("--source names s3://films/a twice"), "\(twice.standardError)")
     }
 }

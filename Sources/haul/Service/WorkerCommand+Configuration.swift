@@ -24,7 +24,7 @@ extension WorkerCommand {
         result.slots = try slotCount()
         result.kinds = try namedKinds()
         result.uploadFrom = uploadFrom
-        result.sources = try source.map(namedSource)
+        result.sources = try namedSources()
         result.durability = durability
         result.fileMode = try permissions()
         result.keepsRemoteTime = remoteTime
@@ -102,6 +102,16 @@ extension WorkerCommand {
         }
         if named?.isEmpty == true { throw ExitStatus.printing(.usage, "--kinds must name at least one kind") }
         return named
+    }
+
+    private func namedSources() throws -> [BucketSource] {
+        let sources = try source.map(namedSource)
+        // Compared by bytes, as the keys of objects are.
+        var known: Set<[UInt8]> = []
+        for next in sources where !known.insert(Array("\(next.address)".utf8)).inserted {
+            throw ExitStatus.printing(.usage, "--source names \(next.address) twice: give each bucket or prefix once")
+        }
+        return sources
     }
 
     /// Reads `s3://BUCKET/PREFIX=PROFILE`. The profile's endpoint and region come before those of the store's options.
