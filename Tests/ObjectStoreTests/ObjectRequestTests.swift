@@ -171,6 +171,23 @@ import Testing
         #expect(notes.value == ["the bucket films is in the region eu-west-1: set \(setting)"])
     }
 
+    @Test(
+        "an object that is archived, and a version that is a delete marker, are failures with advice of their own",
+        arguments: [
+            (403, "InvalidObjectState", "the object is archived: it has to be restored before it can be read"),
+            (405, "MethodNotAllowed", "this version of the object is a delete marker: give another version, or none"),
+        ])
+    func unreadableVersion(_ status: Int, _ code: String, _ advice: String) async throws {
+        let origin = try OriginServer { _ in Self.error(status, code) }
+        let sources = try sources(origin, key: "KEY")
+        do {
+            _ = try await part(sources)
+            Issue.record("no failure")
+        } catch TransferError.failed(let failure) {
+            #expect(failure.code == .http(status) && failure.message == "\(advice) (HTTP \(status), \(code))")
+        }
+    }
+
     @Test("a source without credentials is reported to the operator") func check() async throws {
         let (file, notes) = (directory.file("credentials"), Shared<[String]>([]))
         try write("KEY")
@@ -261,6 +278,10 @@ import Testing
         let profile = BucketProfile("p") { variables[$0] }
         #expect(profile.endpoint == "http://127.0.0.1:9000" && profile.region == "eu-west-1" && profile.hasCredentials)
         #expect(BucketProfile("q") { variables[$0] }.hasCredentials == false)
+        try profile.checkEndpoint()
+        try Data("[p]\nendpoint_url = minio:9000/x".utf8).write(to: URL(fileURLWithPath: directory.file("config")))
+        let wrong = #expect(throws: Failure.self) { try BucketProfile("p") { variables[$0] }.checkEndpoint() }
+        #expect(wrong?.message.hasPrefix("endpoint_url of the profile \"p\" is wrong: ") == true)
         #expect(BucketProfile("p") { _ in nil }.hasCredentials == false)
     }
 }

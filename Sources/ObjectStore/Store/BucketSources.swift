@@ -1,5 +1,5 @@
 import Glibc
-import HaulContract
+package import HaulContract
 package import HaulHTTP
 import HaulStorage
 import Synchronization
@@ -15,6 +15,7 @@ package struct BucketSource: Sendable, Equatable {
 
 /// The endpoint and the region that a profile of Amazon's tools has, and whether it has credentials.
 package struct BucketProfile: Sendable, Equatable {
+    package let name: String
     package let endpoint: String?
     package let region: String?
     package let hasCredentials: Bool
@@ -28,8 +29,16 @@ package struct BucketProfile: Sendable, Equatable {
             file.flatMap(CredentialsFile.text).map { CredentialsFile.section(name, of: $0) } ?? [:]
         }
         func value(_ key: String) -> String? { sections[1][key] ?? sections[0][key] }
-        (endpoint, region) = (value("endpoint_url"), value("region"))
+        (self.name, endpoint, region) = (name, value("endpoint_url"), value("region"))
         hasCredentials = sections[0]["aws_access_key_id"] != nil && sections[0]["aws_secret_access_key"] != nil
+    }
+
+    /// - Throws: `bad_job`, with a sentence that names the profile, if its endpoint is not valid.
+    package func checkEndpoint() throws(Failure) {
+        guard let endpoint else { return }
+        do throws(Failure) { _ = try BucketAddress("s3://any", endpoint: endpoint) } catch {
+            throw Failure(.badJob, "endpoint_url of the profile \"\(name)\" is wrong: \(error.message)")
+        }
     }
 }
 
@@ -158,6 +167,10 @@ package final class BucketSources: SourceBuckets {
         }
         let advice =
             switch error.kind {
+            case _ where error.code == "InvalidObjectState":
+                "the object is archived: it has to be restored before it can be read"
+            case _ where error.status == 405:
+                "this version of the object is a delete marker: give another version, or none"
             case .noSuchBucket:
                 "there is no bucket \(bucket): check \(isOption ? "--source" : "its name") and the endpoint"
             case .noSuchObject:
@@ -166,7 +179,8 @@ package final class BucketSources: SourceBuckets {
                 "the bucket \(bucket) refuses access: check the credentials"
                     + "\(isOption ? " of --source s3://\(bucket)" : "") and what they allow"
             // The kind is permanent if the server does not name the region.
-            case .region, .permanent where error.status == 301 || error.code == "AuthorizationHeaderMalformed":
+            case .region,
+                .permanent where error.status == 301 || error.code == "AuthorizationHeaderMalformed":
                 "the bucket \(bucket) is in another region: set \(client.regionSetting)"
             case .throttled: "the bucket \(bucket) limits the number of requests"
             default: "the bucket \(bucket) does not send the object"

@@ -125,6 +125,9 @@ extension WorkerCommand {
                 "--source \(text): the credentials file has no profile \"\(parts[1])\" with aws_access_key_id and aws_secret_access_key"
             )
         }
+        do throws(Failure) { try profile.checkEndpoint() } catch {
+            throw ExitStatus.printing(.usage, "--source \(text): \(error.message)")
+        }
         var options = bucket
         options.endpoint = profile.endpoint ?? options.endpoint
         options.region = profile.region ?? options.region
