@@ -105,7 +105,8 @@ struct SourceCommandTests {
     func get() async throws {
         let films = try await Films(ObjectServer.dialects[0])
         let bench = GetBench()
-        let arguments = ["s3://films/2026/film.mkv", "--s3-endpoint", films.server.endpoint]
+        // The endpoint is that of the profile which AWS_PROFILE names.
+        let arguments = ["s3://films/2026/film.mkv"]
         let first = try bench.start(arguments + ["--limit-rate", "6M"], environment: films.credentials)
         try await eventually("a record of 8 MiB", within: .seconds(30)) { bench.recorded >= 8 << 20 }
         first.kill(SIGKILL)

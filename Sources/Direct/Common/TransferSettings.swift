@@ -62,7 +62,7 @@ struct TransferSettings: Sendable {
         buckets = bucket.map { bucket in
             var options = ObjectStore.Options()
             options.certificateAuthorities = request.certificates
-            return BucketSources([], options: options, other: { try? bucket.address(of: $0) })
+            return BucketSources([], options: options, other: { try? bucket.address(of: $0, isSource: true) })
         }
         stores = GetStores(transfer, bucket, certificates: request.certificates)
     }

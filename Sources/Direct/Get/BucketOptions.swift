@@ -20,16 +20,21 @@ package struct BucketOptions: ParsableArguments {
 
     /// The address of a store `s3://BUCKET/PREFIX`, by these options and the AWS variables of the environment.
     ///
+    /// - Parameter isSource: Objects are only read there. Then the profile that `AWS_PROFILE` names gives the endpoint and
+    ///   the region that nothing else gives. They would change the id of a store.
     /// - Throws: `ExitStatus.usage`; the reason has been printed.
-    package func address(of store: String) throws -> BucketAddress {
+    package func address(of store: String, isSource: Bool = false) throws -> BucketAddress {
         let environment = Environment.text
         guard style == nil || style == "path" || style == "virtual" else {
             throw ExitStatus.printing(.usage, "--s3-style must be path or virtual, not \"\(style ?? "")\"")
         }
-        do {
+        let profile = isSource ? environment("AWS_PROFILE").map { BucketProfile($0, environment) } : nil
+        let endpoint = endpoint ?? environment("AWS_ENDPOINT_URL_S3") ?? environment("AWS_ENDPOINT_URL")
+        let region = region ?? environment("AWS_REGION") ?? environment("AWS_DEFAULT_REGION")
+        do throws(Failure) {
+            if endpoint == nil { try profile?.checkEndpoint() }
             return try BucketAddress(
-                store, endpoint: endpoint ?? environment("AWS_ENDPOINT_URL_S3") ?? environment("AWS_ENDPOINT_URL"),
-                region: region ?? environment("AWS_REGION") ?? environment("AWS_DEFAULT_REGION"),
+                store, endpoint: endpoint ?? profile?.endpoint, region: region ?? profile?.region,
                 isPathStyle: style.map { $0 == "path" })
         } catch { throw ExitStatus.printing(.usage, error.message) }
     }

@@ -117,7 +117,9 @@ extension WorkerCommand {
     /// Reads `s3://BUCKET/PREFIX=PROFILE`. The profile's endpoint and region come before those of the store's options.
     private func namedSource(_ text: String) throws -> BucketSource {
         let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
-        guard parts.count > 1 else { return BucketSource(try bucket.address(of: text), profile: nil) }
+        guard parts.count > 1 else {
+            return BucketSource(try bucket.address(of: text, isSource: true), profile: nil)
+        }
         let profile = BucketProfile(parts[1], Environment.text)
         guard profile.hasCredentials else {
             throw ExitStatus.printing(
