@@ -206,7 +206,10 @@ import Testing
             ] {
                 #expect(try await !roles.cli(role, command).contains("NOPERM"), "\(command)")
             }
-        case "web": try await browse(roles)
+        case "web":
+            try await browse(roles)
+            // haul events --follow
+            #expect(try await !roles.cli(role, ["XREAD", "STREAMS", key("log"), "0"]).contains("NOPERM"))
         default: break
         }
     }
