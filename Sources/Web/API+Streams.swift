@@ -42,87 +42,144 @@ extension API {
             }
             holds.append(hold)
         }
-        return try stream(topic, caller) { [resources, holds] content, memory, send in
+        return try stream(topic, caller) { [resources, holds] buffer, memory, send in
             defer { withExtendedLifetime(holds) {} }
             try await sendChanges(resources, &memory, send)
-            try await send(Self.text(of: content, as: "event", caller))
+            var text = ""
+            for item in buffer?.take().items ?? [] {
+                switch item {
+                case .event(let event): text += Message(event, as: "event", caller)?.text ?? ""
+                case .opened:
+                    text += (memory.isOpened ? Self.gap : "") + Self.subscribed(at: nil)
+                    memory.isOpened = true
+                case .dropped: text += Self.gap
+                }
+            }
+            try await send(text)
         }
     }
 
     /// The events of one job, or of all jobs of a queue, as they are published.
     ///
-    /// - Parameter last: The field Last-Event-ID: the time of the last event that the client has. What came after it is
-    ///   sent first, from the queue's stream.
+    /// - Parameter last: The field Last-Event-ID: the last id that the client has received. What came after it is sent
+    ///   first, from the queue's stream.
     func events(
         _ queue: String, _ query: Query, _ caller: Caller, after last: String? = nil
     ) throws(APIError) -> ServerResponse {
         let id = query["id"]
         guard id.map(JobField.isID) ?? true else { throw APIError(400, .badRequest, "id must be a job's id") }
-        let reader = try reader(queue)
-        let topic = EventHub.Topic(queue: reader.queue.name.text, id: id)
-        let time = try last.map { text throws(APIError) in
-            guard text.utf8.count <= 15, let time = Int64(text), time >= 0 else {
-                throw APIError(400, .badRequest, "Last-Event-ID must be the id of an event of this stream")
+        let queue = try reader(queue).queue
+        let topic = EventHub.Topic(queue: queue.name.text, id: id)
+        var start: EventPosition?
+        if let last {
+            guard let position = EventPosition(last, streams: queue.parts.count) else {
+                throw APIError(400, .badRequest, "Last-Event-ID must be an id of this stream")
             }
-            return time
+            start = position
         }
-        return try stream(topic, caller) { content, memory, send in
-            // Once the subscription is active, no event is missed between the replay and it. Some may come twice.
-            if let time, content.isOpened, !memory.isReplayed {
-                memory.isReplayed = true
-                try await replay(reader.queue, id, after: time, caller, send)
+        return try stream(
+            topic, caller,
+            { buffer, memory, send in
+                guard let buffer else { return }
+                try await sendEvents(of: queue, id, from: buffer, caller, &memory, send)
+            },
+            prepare: { [start] memory in
+                memory.isBack = start != nil
+                memory.position = start
+                guard start == nil else { return }
+                // It is read before the stream listens. So a client that comes back with it misses nothing in between.
+                memory.position = try? await EventPosition.end(of: queue)
+            })
+    }
+
+    /// Sends the events that have come. Where some are missing, they are read from the queue's stream. Once the
+    /// subscription is active, it misses no event that comes after that.
+    private func sendEvents(
+        of queue: Queue, _ id: String?, from buffer: ListenerBuffer, _ caller: Caller, _ memory: inout Memory,
+        _ send: Send
+    ) async throws {
+        // Whether the rest of what has come was read from the queue's stream.
+        var (text, isCovered) = ("", false)
+        for item in buffer.take().items where !isCovered {
+            if case .event(let event) = item {
+                guard let message = Message(event, as: nil, caller), memory.sentEvents.insert(published: message.key)
+                else { continue }
+                text += message.text
+                if let time = message.time { memory.position = .time(time) }
+                continue
             }
-            try await send(Self.text(of: content, as: nil, caller))
+            if memory.isOpened || memory.isBack {
+                // What came before those that are missing is sent before them.
+                try await send(text)
+                let refill = try await refill(of: queue, id, from: buffer, caller, &memory, send)
+                text = refill.hasGap ? Self.gap : ""
+                isCovered = refill.isCurrent
+            }
+            guard item == .opened else { continue }
+            text += Self.subscribed(at: memory.position)
+            (memory.isOpened, memory.isBack) = (true, false)
+        }
+        try await send(text)
+    }
+
+    /// How long a client waits for a place for a search before it is sent something, and for how long a read is tried
+    /// again that fails.
+    private static let patience: (search: Duration, read: Duration) = (.seconds(4), .seconds(10))
+
+    /// Sends all events that the queue has kept since the client's position.
+    ///
+    /// - Returns: Whether some may be missing, and whether all were read that had come when this was called. They were not
+    ///   if the queue keeps none now, or if the stream cannot be read.
+    private func refill(
+        of queue: Queue, _ id: String?, from buffer: ListenerBuffer, _ caller: Caller, _ memory: inout Memory,
+        _ send: Send
+    ) async throws -> (hasGap: Bool, isCurrent: Bool) {
+        var hasGap = false
+        while true {
+            guard let start = memory.position else { return (true, false) }
+            var replay = EventReplay(queue, after: start)
+            while true {
+                guard let events = try await read(&replay, caller, send) else { return (true, false) }
+                guard let last = events.last else { break }
+                var text = ""
+                for event in events where id == nil || event.id == id {
+                    guard let message = Message(event.text, as: nil, caller),
+                        memory.sentEvents.insert(kept: message.key)
+                    else { continue }
+                    text += message.text
+                }
+                try await send(text)
+                memory.position = .time(last.time)
+            }
+            memory.position = replay.end
+            hasGap = hasGap || replay.hasGap
+            guard replay.isKeeping else { return (hasGap, false) }
+            guard replay.pages > 1 else { return (hasGap, true) }
+            // That took some time. What has come meanwhile is read from the stream as well, which has all of it.
+            _ = buffer.take()
         }
     }
 
-    /// How many kept events a client that comes back gets at most.
-    private static let maxReplayed = 10_000
-
-    /// How far apart the events of two partitions may arrive that have the same time, in ms. Each partition has the clock
-    /// and the subscription of its own server.
-    private static let spread: Int64 = 2000
-
-    /// How long a replay waits for other searches of its caller.
-    private static let patience: Duration = .seconds(10)
-
-    /// Sends the events that the queue's stream has kept since a time (unix ms), those of that millisecond once more, and
-    /// of partitions those of `spread` before it. A client that may have missed some gets `gap`. Each read is a search, but
-    /// not the wait for the client: without a place for one, or if the stream cannot be read, nothing more is sent but
-    /// `gap`, after which the client reads what it needs.
-    private func replay(
-        _ queue: Queue, _ id: String?, after time: Int64, _ caller: Caller, _ send: Send
-    ) async throws {
-        var isWhole = (try? await queue.oldestLoggedEvent()).map { $0 <= time } ?? false
-        // The time is that of an event that the client has. If the stream does not have it, a failover has lost it, and
-        // perhaps later ones.
-        var isLastThere = false
-        let start = queue.partitions.isEmpty ? time : max(0, time - Self.spread)
-        var (reader, count) = (EventLogReader(queue, from: "\(start)"), 0)
+    /// Reads the next kept events. Each read is a search, for which the client waits, but not the time that the client
+    /// takes for them. nil if they cannot be read.
+    private func read(
+        _ replay: inout EventReplay, _ caller: Caller, _ send: Send
+    ) async throws -> [LoggedEvent]? {
+        let end = ContinuousClock.now + Self.patience.read
         while true {
-            let hold = await searchHold(for: caller, within: Self.patience)
-            guard hold != nil else {
-                isWhole = false
-                break
+            guard let hold = await searchHold(for: caller, within: Self.patience.search) else {
+                try Task.checkCancellation()
+                try await send(Self.alive)
+                continue
             }
-            let events: [LoggedEvent]
-            do throws(RedisError) { events = try await reader.next() } catch {
-                isWhole = false
-                break
+            do throws(RedisError) {
+                defer { withExtendedLifetime(hold) {} }
+                return try await replay.next()
+            } catch {
+                guard error.isTransient, .now < end else { return nil }
             }
-            withExtendedLifetime(hold) {}
-            if events.isEmpty { break }
-            isLastThere = isLastThere || events.contains { $0.time == time }
-            var content = ListenerBuffer.Content()
-            content.events = events.filter { id == nil || $0.id == id }.map(\.text)
-            try await send(Self.text(of: content, as: nil, caller))
-            count += events.count
-            guard count < Self.maxReplayed else {
-                isWhole = false
-                break
-            }
+            try await Task.sleep(for: .milliseconds(250))
         }
-        if !isWhole || !isLastThere || reader.hasGap { try await send("event: gap\ndata: {}\n\n") }
     }
 
     /// Sends a text to the client of a stream; ignores an empty one.
@@ -133,14 +190,22 @@ extension API {
         enum Sent: Equatable { case text(SharedText.Version), failure(String) }
         /// By the names of the resources.
         var sent: [String: Sent] = [:]
-        /// Whether the events that the client has missed were sent.
-        var isReplayed = false
+        /// Whether `subscribed` was sent.
+        var isOpened = false
+        /// Whether the client has come back, and what it has missed was not sent yet.
+        var isBack = false
+        /// Up to where the client has the events; nil if that is not known.
+        var position: EventPosition?
+        var sentEvents = SentEvents()
     }
 
-    /// A stream that calls `piece` in each interval, with the events that have come and a memory of what it has sent.
+    /// A stream that calls `piece` in each interval, with the buffer of its events and a memory of what it has sent.
+    ///
+    /// - Parameter prepare: Called before the stream listens.
     private func stream(
         _ topic: EventHub.Topic?, _ caller: Caller,
-        _ piece: @escaping @Sendable (ListenerBuffer.Content, inout Memory, Send) async throws -> Void
+        _ piece: @escaping @Sendable (ListenerBuffer?, inout Memory, Send) async throws -> Void,
+        prepare: @escaping @Sendable (inout Memory) async -> Void = { _ in }
     ) throws(APIError) -> ServerResponse {
         guard let hold = streams.hold(counter.next(), for: caller) else {
             throw APIError(
@@ -157,19 +222,20 @@ extension API {
                 var spoken = ContinuousClock.now
                 var buffer: ListenerBuffer?
                 do {
+                    await prepare(&memory)
                     // Listening begins only now, when the stream runs, so that it certainly ends with `leave`.
                     if let topic { buffer = try await hub.listen(to: topic, for: caller) }
                     try await writer.send("retry: 1000\n\n")
                     while !Task.isCancelled {
                         let begun = ContinuousClock.now
-                        try await piece(buffer?.take() ?? ListenerBuffer.Content(), &memory) { text in
+                        try await piece(buffer, &memory) { text in
                             guard !text.isEmpty else { return }
                             try await writer.send(text)
                             spoken = .now
                         }
                         if spoken + .seconds(5) < .now {
                             // A client that receives nothing for longer takes the connection for lost.
-                            try await writer.send("event: alive\ndata: {}\n\n")
+                            try await writer.send(Self.alive)
                             spoken = .now
                         }
                         try await Task.sleep(until: begun + Self.pace, clock: .continuous)
@@ -233,20 +299,30 @@ extension API {
         } catch { return News(name: name, result: .failure(error)) }
     }
 
-    private static func text(of content: ListenerBuffer.Content, as name: String?, _ caller: Caller) -> String {
-        var text = ""
-        if content.hasGap { text += "event: gap\ndata: {}\n\n" }
-        if content.isOpened { text += "event: subscribed\ndata: {}\n\n" }
-        for event in content.events {
-            // Texts that are not JSON are dropped.
-            guard let json = try? JSON(event) else { continue }
+    private static let gap = "event: gap\ndata: {}\n\n"
+    private static let alive = "event: alive\ndata: {}\n\n"
+
+    private static func subscribed(at position: EventPosition?) -> String {
+        "event: subscribed\n" + (position.map { "id: \($0.text)\n" } ?? "") + "data: {}\n\n"
+    }
+
+    /// An event as a stream sends it.
+    private struct Message {
+        let text: String
+        /// Names the event in `SentEvents`.
+        let key: Int
+        /// Its id in the stream. A browser sends the last id when it comes back. Events of all jobs have no other number
+        /// in common. No stream keeps `progress`, so it has no number.
+        let time: Int64?
+
+        /// Makes nothing of a text that is not JSON.
+        init?(_ event: String, as name: String?, _ caller: Caller) {
+            guard let json = try? JSON(event) else { return nil }
             let line = JSON.onOneLine(caller.role == .operator ? event : Event.withoutResponse(json))
-            // A browser sends the last id when it comes back. Events of all jobs have no other number in common.
-            // No stream keeps `progress`, so it has no number.
             let isNumbered = name == nil && json["event"]?.string != Event.Kind.progress.rawValue
-            let number = isNumbered ? json["at"]?.integer.map { "id: \($0)\n" } ?? "" : ""
-            text += (name.map { "event: \($0)\n" } ?? "") + number + "data: \(line)\n\n"
+            time = isNumbered ? json["at"]?.integer : nil
+            text = (name.map { "event: \($0)\n" } ?? "") + (time.map { "id: \($0)\n" } ?? "") + "data: \(line)\n\n"
+            key = SentEvents.key(json, event)
         }
-        return text
     }
 }

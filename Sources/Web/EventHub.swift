@@ -88,36 +88,39 @@ final class Listeners: Sendable {
 
     /// The subscription is active. If it was so before, what has arrived was too much and was dropped.
     func open() {
-        let (buffers, hasLost) = all.withLock { state in
-            defer { state.isOpen = true }
-            return (state.buffers, state.isOpen)
+        let buffers = all.withLock { state in
+            state.isOpen = true
+            return state.buffers
         }
-        for buffer in buffers {
-            if hasLost { buffer.lose() }
-            buffer.open()
-        }
+        for buffer in buffers { buffer.open() }
     }
 
-    /// The subscription is interrupted. While it is tried again, nothing more is missed.
-    func lose() {
-        let buffers = all.withLock { state in
-            defer { state.isOpen = false }
-            return state.isOpen ? state.buffers : []
-        }
-        for buffer in buffers { buffer.lose() }
-    }
+    /// The subscription is interrupted. It is tried again, and then `open` is called.
+    func lose() { all.withLock { $0.isOpen = false } }
 }
 
 /// The events that one listener has not taken yet. When they are too many or too long, the older half is dropped.
 final class ListenerBuffer: Sendable {
+    enum Item: Equatable, Sendable {
+        case event(String)
+        /// The subscription has become active. All but the first time, events are missing before this.
+        case opened
+        /// Events are missing here, because the buffer was full.
+        case dropped
+
+        /// The length of an event.
+        var length: Int { if case .event(let text) = self { text.utf8.count } else { 0 } }
+    }
+
     struct Content {
-        var events: [String] = []
+        /// In the order in which they came.
+        var items: [Item] = []
         /// The length of the events.
         var bytes = 0
-        /// Some events are missing: the subscription was interrupted, or the buffer was full.
-        var hasGap = false
-        /// The subscription has become active since the last `take`.
-        var isOpened = false
+
+        var events: [String] {
+            items.compactMap { item -> String? in if case .event(let text) = item { text } else { nil } }
+        }
     }
 
     private let content = Mutex(Content())
@@ -125,24 +128,32 @@ final class ListenerBuffer: Sendable {
 
     init(_ hold: Quota<EventHub.Topic>.Hold? = nil) { self.hold = hold }
 
-    private static let maxEvents = 2000
+    private static let maxItems = 2000
     private static let maxBytes = 4 << 20
 
     func post(_ event: String) {
-        content.withLock {
-            $0.events.append(event)
-            $0.bytes += event.utf8.count
-            while $0.events.count > Self.maxEvents || $0.bytes > Self.maxBytes {
-                let dropped = ($0.events.count + 1) / 2
-                $0.bytes -= $0.events.prefix(dropped).reduce(0) { $0 + $1.utf8.count }
-                $0.events.removeFirst(dropped)
-                $0.hasGap = true
+        content.withLock { content in
+            content.items.append(.event(event))
+            content.bytes += event.utf8.count
+            var (isFull, wasOpened) = (false, false)
+            while content.items.count > Self.maxItems || content.bytes > Self.maxBytes {
+                let dropped = Array(content.items.prefix((content.items.count + 1) / 2))
+                content.bytes -= dropped.reduce(0) { $0 + $1.length }
+                content.items.removeFirst(dropped.count)
+                (isFull, wasOpened) = (true, wasOpened || dropped.contains(.opened))
             }
+            let marks: [Item] = wasOpened ? [.opened, .dropped] : [.dropped]
+            if isFull { content.items.insert(contentsOf: marks, at: 0) }
         }
     }
 
-    func open() { content.withLock { $0.isOpened = true } }
-    func lose() { content.withLock { $0.hasGap = true } }
+    func open() {
+        content.withLock { content in
+            guard content.items.suffix(2) != [.opened, .dropped] else { return }
+            // Events may have been missed since it was opened before.
+            content.items.append(content.items.last == .opened ? .dropped : .opened)
+        }
+    }
 
     /// Returns everything in the buffer, and empties it.
     func take() -> Content { content.withLock { exchange(&$0) } }

@@ -48,6 +48,16 @@ extension Queue {
         return try await loggedEvents(from: "-", limit: 1).first?.time
     }
 
+    /// The last entry of the stream, or of those of the partitions in their order; nil of an empty one.
+    package func lastLoggedEntries() async throws(RedisError) -> [String?] {
+        guard partitions.isEmpty else {
+            let all = try await each { queue throws(RedisError) in try await queue.lastLoggedEntries() }
+            return Array(all.joined())
+        }
+        let reply = try await redis.send(Command("XREVRANGE", keys.log, "+", "-", "COUNT", 1))
+        return [reply.array?.first?.array?.first?.string]
+    }
+
     /// The oldest kept events behind an entry, at most `limit`. `EventLogReader` reads those of partitions.
     ///
     /// - Parameter start: As XRANGE takes it: `-`, unix ms, or `(` and an entry.
@@ -108,6 +118,10 @@ package struct EventLogReader: Sendable {
         var events: [LoggedEvent] = []
         var last: String?
         var isAtEnd = false
+        /// It had no entry at the reader's beginning, so that none proves that no later one was dropped.
+        var wasEmpty = false
+        /// How many entries were read.
+        var count = 0
     }
 
     private static let pageSize = 500
@@ -117,6 +131,20 @@ package struct EventLogReader: Sendable {
 
     /// - Parameter start: As XRANGE takes it: `-`, or unix ms.
     package init(_ queue: Queue, from start: String) { sources = queue.parts.map { Source(queue: $0, start: start) } }
+
+    /// - Parameter entries: The last entry of each stream, behind which it is read; nil if it had none.
+    package init(_ queue: Queue, after entries: [String?]) {
+        sources = zip(queue.parts, entries).map { part, entry in
+            Source(queue: part, start: "-", last: entry, wasEmpty: entry == nil)
+        }
+    }
+
+    /// Whether a stream that was empty at the beginning may have dropped events since.
+    ///
+    /// - Parameter limit: How many events each stream keeps at least; nil if none.
+    package func mayHaveDropped(keeping limit: Int?) -> Bool {
+        sources.contains { $0.wasEmpty && $0.count >= limit ?? 0 }
+    }
 
     /// The streams, and the last entry that was read of each; nil if it has none.
     package var ends: [(queue: Queue, last: String?)] { sources.map { ($0.queue, $0.last) } }
@@ -132,6 +160,7 @@ package struct EventLogReader: Sendable {
                     from: last ?? sources[index].start, limit: Self.pageSize + 1)
                 sources[index].isAtEnd = page.count <= Self.pageSize
                 if let last, page.first?.entry == last { page.removeFirst() } else if last != nil { hasGap = true }
+                sources[index].count += page.count
                 sources[index].events = page
                 sources[index].last = page.last?.entry ?? last
             }
