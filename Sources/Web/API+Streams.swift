@@ -59,7 +59,7 @@ extension API {
         }
     }
 
-    /// The events of one job, or of all jobs of a queue, as they are published.
+    /// The events of one job or batch, or of all jobs of a queue, as they are published.
     ///
     /// - Parameter last: The field Last-Event-ID: the last id that the client has received. What came after it is sent
     ///   first, from the queue's stream.
@@ -67,7 +67,9 @@ extension API {
         _ queue: String, _ query: Query, _ caller: Caller, after last: String? = nil
     ) throws(APIError) -> ServerResponse {
         let id = query["id"]
-        guard id.map(JobField.isID) ?? true else { throw APIError(400, .badRequest, "id must be a job's id") }
+        guard id.map({ JobField.isID($0.hasPrefix("batch/") ? String($0.dropFirst(6)) : $0) }) ?? true else {
+            throw APIError(400, .badRequest, "id must be a job's id, or batch/ and the name of a batch")
+        }
         let queue = try reader(queue).queue
         let topic = EventHub.Topic(queue: queue.name.text, id: id)
         var start: EventPosition?

@@ -325,6 +325,18 @@ import Testing
         await server.stop()
     }
 
+    @Test("the events of a batch are followed by its name") func batchEvents() async throws {
+        let fixture = try await WebFixture()
+        let (server, address) = try await serve(fixture)
+        let client = try await open("/api/queues/default/events?id=batch/night", on: address)
+        _ = await client.read(until: "subscribed")
+        _ = await fixture.push(#"{"url":"http://h/a","id":"a","batch":{"name":"night","size":1}}"#)
+        try await fixture.settle(try #require(try await fixture.claim()), WebFixture.done)
+        let text = await client.read(until: "batch_ended")
+        #expect(text.contains("batch_ended") && !text.contains(#""id":"a""#), "\(text)")
+        await server.stop()
+    }
+
     @Test("a text that is read again and has not changed keeps its version, by which streams know what they have sent")
     func versions() async throws {
         let reads = SharedReads(try await WebFixture().queue.redis.traffic)
