@@ -118,10 +118,11 @@ struct API: Sendable {
             return Resource(key: "\(key) \(isOperator)", isSearch: true, age: .seconds(2)) {
                 // Without a record nothing says since when the job was known.
                 let created = try await reader.queue.job(id)?.integer("created") ?? 0
-                let texts = try await reader.queue.loggedEvents(of: id, since: created).compactMap { event in
+                let (events, hasMore) = try await reader.queue.newestLoggedEvents(of: id, since: created)
+                let texts = events.compactMap { event in
                     (try? JSON(event.text)).map { isOperator ? JSON.onOneLine(event.text) : Event.withoutResponse($0) }
                 }
-                return #"{"events":[\#(texts.joined(separator: ","))]}"#
+                return #"{"events":[\#(texts.joined(separator: ","))]\#(hasMore ? #","more":true"# : "")}"#
             }
         case ("history", 3): return try history(reader, key, query)
         case ("settings", 3):

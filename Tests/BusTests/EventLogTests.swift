@@ -81,7 +81,10 @@ import Testing
                 #"{"v":1,"event":"duplicate","id":"a","at":\#(1000 + n),"meta":"\#(filler)"}"#)
         }
         for entry in entries { try await f.redis.send(entry) }
-        let found = try await f.queue.loggedEvents(of: "a", since: 0)
+        let (found, hasMore) = try await f.queue.newestLoggedEvents(of: "a", since: 0)
+        #expect(hasMore)
+        #expect(try await !f.queue.newestLoggedEvents(of: "b", since: 0).hasMore)
+        #expect(try await f.queue.newestLoggedEvents(of: "b", since: 0, searching: 500).hasMore)
         #expect(found.last?.entry == "1500-0" && found.map(\.time) == found.map(\.time).sorted())
         #expect(found.count == (length == 10 ? 1000 : (1 << 20) / found[0].text.utf8.count))
     }

@@ -76,11 +76,19 @@ extension Queue {
     package func loggedEvents(
         of id: String, since time: Int64, searching maxEntries: Int = 20_000
     ) async throws(RedisError) -> [LoggedEvent] {
+        try await newestLoggedEvents(of: id, since: time, searching: maxEntries).events
+    }
+
+    /// The same, and whether the stream may have older ones.
+    package func newestLoggedEvents(
+        of id: String, since time: Int64, searching maxEntries: Int = 20_000
+    ) async throws(RedisError) -> (events: [LoggedEvent], hasMore: Bool) {
         guard partitions.isEmpty else {
             let all = try await each { queue throws(RedisError) in
-                try await queue.loggedEvents(of: id, since: time, searching: maxEntries)
+                try await queue.newestLoggedEvents(of: id, since: time, searching: maxEntries)
             }
-            return all.joined().sorted { $0.position < $1.position }
+            let events = all.flatMap { $0.events }.sorted { $0.position < $1.position }
+            return (events, all.contains { $0.hasMore })
         }
         var (end, found, searched, bytes) = ("+", [LoggedEvent](), 0, 0)
         while searched < maxEntries {
@@ -89,15 +97,15 @@ extension Queue {
             for event in page where event.id == id {
                 bytes += event.text.utf8.count
                 guard found.count < Self.eventsOfJob.count, bytes <= Self.eventsOfJob.bytes else {
-                    return found.reversed()
+                    return (found.reversed(), true)
                 }
                 found.append(event)
             }
             searched += page.count
-            guard let last = page.last?.entry, page.count == 500 else { break }
+            guard let last = page.last?.entry, page.count == 500 else { return (found.reversed(), false) }
             end = "(" + last
         }
-        return found.reversed()
+        return (found.reversed(), true)
     }
 }
 
