@@ -136,7 +136,7 @@ extension API {
         of queue: Queue, _ id: String?, from buffer: ListenerBuffer, _ caller: Caller, _ memory: inout Memory,
         _ send: Send
     ) async throws -> (hasGap: Bool, isCurrent: Bool) {
-        var hasGap = false
+        var (hasGap, spoken) = (false, ContinuousClock.now)
         while true {
             guard let start = memory.position else { return (true, false) }
             var replay = EventReplay(queue, after: start)
@@ -150,6 +150,9 @@ extension API {
                     else { continue }
                     text += message.text
                 }
+                // A search for one job may find nothing for a while.
+                if text.isEmpty, spoken + .seconds(5) < .now { text = Self.alive }
+                if !text.isEmpty { spoken = .now }
                 try await send(text)
                 memory.position = .time(last.time)
             }
