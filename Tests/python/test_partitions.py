@@ -1,5 +1,7 @@
 """A queue with partitions, on one server and on a cluster of three, with a worker that serves all of it."""
 import asyncio
+import json
+import signal
 import time
 
 import haul_client as haul
@@ -64,6 +66,103 @@ def queue(request, redis_of_partitions, worker, loop):
 
 def download(origin, id, **more):
     return haul.Download(origin.url("/good?" + id), id=id, path=id + "/", **more)
+
+
+def lay_ends(server, number, ids):
+    """Ends on the list of replies of one partition, as a worker would push them."""
+    partition = f"films#{number}of{COUNT}"
+    key = f"haul:{{{partition}}}:reply:shop"
+    owner = server.owner(key) if isinstance(server, Cluster) else server
+    end = {"v": 1, "event": "completed", "queue": partition, "at": 5, "epoch": 1, "bytes": 1, "seconds": 0.1}
+    owner.cli("LPUSH", key, *(json.dumps({**end, "id": id, "seq": place}) for place, id in enumerate(ids)))
+    return owner
+
+
+def settle(queue, count, within):
+    """The ids of so many ends. Fewer if they take too long."""
+    found, deadline = [], time.monotonic() + within
+    for end in queue.settled(idle=5):
+        with end:
+            found.append(end.id)
+        if len(found) == count or time.monotonic() > deadline:
+            break
+    return found
+
+
+@pytest.fixture(params=["sync", "async"])
+def idle_queue(request, loop):
+    """Makes queues that no worker serves."""
+    return lambda url, **options: queue_of(request.param, url, loop, reply_to="shop", **options)
+
+
+def test_ends_that_are_all_in_one_partition_are_handed_out_without_waits_at_the_others(redis_of_partitions, idle_queue):
+    ids = [f"member-{number}" for number in range(100)]
+    lay_ends(redis_of_partitions, 3, ids)
+    with idle_queue(redis_of_partitions.url) as queue:
+        assert settle(queue, 100, within=15) == ids
+
+
+def test_a_partition_with_many_ends_does_not_hold_up_those_of_others(redis_of_partitions, idle_queue):
+    for number in range(COUNT):
+        lay_ends(redis_of_partitions, number, [f"{number}-{place}" for place in range(40 if number == 3 else 2)])
+    with idle_queue(redis_of_partitions.url) as queue:
+        found = settle(queue, 40 + 2 * (COUNT - 1), within=15)
+    assert len(set(found)) == 40 + 2 * (COUNT - 1)
+    assert {id[0] for id in found[:COUNT]} == set(map(str, range(COUNT)))
+
+
+def test_ends_of_partitions_that_were_taken_and_not_acknowledged_come_again(redis_of_partitions, idle_queue):
+    ids = [f"{number}-{place}" for number in (2, 5) for place in range(20)]
+    for number in (2, 5):
+        lay_ends(redis_of_partitions, number, [id for id in ids if id.startswith(f"{number}-")])
+    with idle_queue(redis_of_partitions.url) as queue:
+        for place, end in enumerate(queue.settled()):
+            if place == 7:
+                break
+        found = settle(queue, 40, within=15)
+        assert sorted(found) == sorted(ids)
+        assert list(queue.settled(idle=0.3)) == []
+
+
+@pytest.mark.parametrize("failure", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hanging"])
+def test_ends_are_handed_out_while_another_partition_is_away(failure, cluster, idle_queue):
+    ids = [f"film-{number}" for number in range(100)]
+    owner = lay_ends(cluster, 3, ids)
+    away = next(server for server in cluster.servers if server is not owner)
+    number = next(n for n in range(COUNT) if cluster.owner(f"haul:{{films#{n}of8}}:jobs") is away)
+    with idle_queue(cluster.url + "/?socket_timeout=0.5", patience=0.5) as queue:
+        queue.stats()
+        away.process.send_signal(failure)
+        try:
+            assert settle(queue, 100, within=40) == ids
+        finally:
+            away.process.send_signal(signal.SIGCONT)
+        if failure == signal.SIGKILL:
+            away.process.wait()
+            away.start()
+        eventually("the server to be back", lambda: away.cli("CLUSTER", "INFO").startswith("cluster_state:ok"))
+        lay_ends(cluster, number, ["back"])
+        assert settle(queue, 1, within=40) == ["back"]
+
+
+def test_open_jobs_are_read_while_another_partition_is_away(cluster, idle_queue):
+    away = cluster.owner("haul:{films#0of8}:jobs")
+    ids = [f"film-{number}" for number in range(20)]
+    owners = {id: cluster.owner(f"haul:{{{haul.partition(QUEUE, id)}}}:jobs") for id in ids}
+    served = [id for id, owner in owners.items() if owner is not away]
+    at = 1_763_712_000_000
+    for id, owner in owners.items():
+        key = f"haul:{{{haul.partition(QUEUE, id)}}}:job:{id}"
+        owner.cli("HSET", key, "state", "completed", "settled_until", str(at), "epoch", "1", "seq", "1")
+    with idle_queue(cluster.url, patience=0.5) as queue:
+        queue.stats()
+        away.kill()
+        found = []
+        with pytest.raises(haul.Unreachable):
+            for end in queue.settled(open_jobs=lambda: [(id, at) for id in ids], idle=1):
+                with end:
+                    found.append(end.id)
+        assert sorted(found) == sorted(served)
 
 
 def test_each_job_is_in_its_partition_and_each_end_comes_once(queue, origin):

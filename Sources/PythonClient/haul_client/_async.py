@@ -19,11 +19,15 @@ from redis.backoff import NoBackoff
 
 from . import _contract as contract
 from ._cluster import check_moved, is_cluster_url, node_options, nodes_and_options
-from ._core import Call, Command, Core, Delivery, Emit, Listen, Notice, OpenJobs, Operation, Pause, Receive, Run
+from ._core import (
+    Answer, Call, Command, Core, Delivery, Emit, Listen, Notice, OpenJobs, Operation, Pause, Receive, Run, RunEach,
+)
 from ._errors import Closed, HaulError, Unreachable
 from ._jobs import Element
 from ._kept import KeptUpdate, kept_events
-from ._redis import ERRORS, max_block_time, check_url, encoded, is_not_primary, options_for, replies, translated
+from ._redis import (
+    ERRORS, answers, max_block_time, check_url, encoded, is_not_primary, options_for, replies, translated,
+)
 from ._results import BatchStatus, JobResult, JobStatus, Outcome, QueueStats, Schedule, Update
 from ._schema import Job
 
@@ -42,6 +46,8 @@ class AsyncConnection(Protocol):
     block: float
 
     async def execute(self, commands: Sequence[Command], key: str, block: float) -> List[Any]: ...
+
+    async def execute_each(self, runs: Sequence[Run]) -> List[Answer]: ...
 
     def subscribe(self, channel: str) -> AsyncSubscription: ...
 
@@ -73,6 +79,15 @@ class AsyncRedisConnection:
         except ERRORS as error:
             raise translated(error) from error
 
+    async def execute_each(self, runs: Sequence[Run]) -> List[Answer]:
+        if any(run.block > 0 for run in runs):
+            return await at_once(self, runs)
+        try:
+            values = await send(self.client, [each for run in runs for each in run.commands], 0)
+            return answers(runs, values, lambda _: None)
+        except ERRORS as error:
+            return [translated(error)] * len(runs)
+
     def subscribe(self, channel: str) -> AsyncSubscription:
         if self._subscriber is None:
             self._subscriber = Subscriber(self._pubsub)
@@ -86,6 +101,18 @@ class AsyncRedisConnection:
             await self._subscriber.close()
         if isinstance(self._given, str) and self._client is not None:
             await closed(self._client)
+
+
+async def at_once(connection: AsyncConnection, runs: Sequence[Run]) -> List[Answer]:
+    """What becomes of runs that block, each over a connection of its own."""
+
+    async def answer(run: Run) -> Answer:
+        try:
+            return await connection.execute(run.commands, run.key, run.block)
+        except HaulError as error:
+            return error
+
+    return list(await asyncio.gather(*map(answer, runs)))
 
 
 async def send(client: Any, commands: Sequence[Command], block: float) -> List[Any]:
@@ -188,6 +215,32 @@ class AsyncClusterConnection:
         except ERRORS as error:
             await self._refresh()
             raise translated(error) from error
+
+    async def execute_each(self, runs: Sequence[Run]) -> List[Answer]:
+        if any(run.block > 0 for run in runs):
+            return await at_once(self, runs)
+        found: Dict[int, Answer] = {}
+        nodes: Dict[Any, List[int]] = {}
+        for number, run in enumerate(runs):
+            try:
+                nodes.setdefault(await self.node(run.key), []).append(number)
+            except Unreachable as error:
+                found[number] = error
+            except ERRORS as error:  # The whole cluster cannot be reached.
+                return [translated(error)] * len(runs)
+
+        async def ask(client: Any, numbers: List[int]) -> None:
+            own = [runs[number] for number in numbers]
+            try:
+                values = await send(client, [each for run in own for each in run.commands], 0)
+                found.update(zip(numbers, answers(own, values, check_moved)))
+            except ERRORS as error:
+                found.update(dict.fromkeys(numbers, translated(error)))
+
+        await asyncio.gather(*(ask(client, numbers) for client, numbers in nodes.items()))
+        if any(isinstance(answer, HaulError) for answer in found.values()):
+            await self._refresh()
+        return [found[number] for number in range(len(runs))]
 
     async def _refresh(self) -> None:
         """Asks the cluster again which node has which slots."""
@@ -391,6 +444,8 @@ class AsyncDriver:
                         raise Closed()
                     if isinstance(need, Run):
                         answer = await self.connection.execute(need.commands, need.key, need.block)
+                    elif isinstance(need, RunEach):
+                        answer = await self.connection.execute_each(need.runs)
                     elif isinstance(need, Listen):
                         subscription = self.connection.subscribe(need.channel)
                     elif isinstance(need, Receive):

@@ -49,6 +49,17 @@ class Run(NamedTuple):
     block: float = 0
 
 
+class RunEach(NamedTuple):
+    """Needs what becomes of commands for several partitions: an Answer for each. One that fails does not keep the others
+    from theirs. The commands for one node are sent together; but if some block, all of them wait at the same time."""
+
+    runs: Sequence[Run]
+
+
+#: The replies to the commands of a Run, or why it has failed.
+Answer = Union[List[Any], HaulError]
+
+
 class Listen(NamedTuple):
     """Needs a subscription, which lasts as long as the operation."""
 
@@ -84,7 +95,7 @@ class Notice:
     INTERRUPTED = object()
 
 
-Need = Union[Run, Listen, Receive, Pause, Emit, Call]
+Need = Union[Run, RunEach, Listen, Receive, Pause, Emit, Call]
 Operation = Generator[Need, Any, T]
 
 #: A job and the `at` of its push.
@@ -117,6 +128,45 @@ class SettledLoop:
     done: OrderedDict[str, None]
 
 
+class Intake:
+    """The list of replies of one partition, as a loop knows it."""
+
+    #: How many replies one look reads at most, and how many bytes they may have by the longest one of the last look.
+    MOST, MOST_BYTES = 50, 65536
+    #: A node that does not answer at all is asked again after several times as long as that took, but after so many
+    #: seconds at most: the other partitions wait meanwhile.
+    FACTOR, LONGEST = 3, 30.0
+
+    def __init__(self, keys: Keys) -> None:
+        self.keys = keys
+        #: Whether the list of what was taken has to be read.
+        self.is_new = True
+        #: How many replies the last look has found, less those that were taken since.
+        self.seen = 0
+        #: How many the next look reads.
+        self.page = 1
+        #: Why nothing can be taken, since when, and when that is tried again.
+        self.failure: Optional[Unreachable] = None
+        self.since, self.retry, self._delay = 0.0, 0.0, 0.05
+
+    def saw(self, texts: Sequence[str]) -> None:
+        self.seen = len(texts)
+        if texts:
+            self.page = max(1, min(self.MOST, self.MOST_BYTES // max(map(len, texts))))
+
+    def fail(self, error: Unreachable, began: float) -> None:
+        """Whatever was asked for since `began` may have been taken nevertheless."""
+        now = time.monotonic()
+        if self.failure is None:
+            self.since = now
+        self.failure, self.is_new, self.seen = error, True, 0
+        self.retry = now + max(self._delay, min(self.LONGEST, self.FACTOR * (now - began)))
+        self._delay = min(1.0, self._delay * 2)
+
+    def recover(self) -> None:
+        self.failure, self.is_new, self._delay = None, False, 0.05
+
+
 class Core:
     """The operations on one queue, which may have partitions.
 
@@ -127,7 +177,8 @@ class Core:
 
     #: The hash is read after so many seconds even if no message arrives.
     POLL = 15.0
-    #: For how long one command waits for a reply on a list: seconds. With partitions the other lists wait meanwhile.
+    #: For how long one command waits for a reply on a list: seconds. With partitions all lists are empty then, and the
+    #: other ones wait meanwhile.
     BLOCK, BLOCK_IN_TURN, AT_ONCE = 2.0, 0.2, 0.001
     #: How often `settled` logs that it cannot go on: seconds.
     WARN_EVERY = 30.0
@@ -166,6 +217,10 @@ class Core:
             yield Pause(delay)
             delay = min(1.0, delay * 2)
 
+    def named(self, error: HaulError, keys: Keys) -> HaulError:
+        """The error, with the name of the partition in its text."""
+        return error if len(self.parts) == 1 else type(error)(f"the partition {keys.queue}: {error}")
+
     def time(self, keys: Keys) -> Operation[int]:
         """The clock of the server of these keys: unix ms."""
         ((seconds, microseconds),) = yield from self.run(keys, ("TIME",))
@@ -185,24 +240,39 @@ class Core:
                 return now
             yield Pause(wait / 1000)
 
-    def find(self, ids: Sequence[str], until: Optional[float] = None) -> Operation[List[Found]]:
-        """The hash of each job, and the partition that knows it. A job that none knows is where its id leads."""
+    def find(
+        self, ids: Sequence[str], until: Optional[float] = None, parts: Optional[Sequence[Keys]] = None,
+        failures: Optional[Dict[str, Unreachable]] = None,
+    ) -> Operation[List[Found]]:
+        """The hash of each job, and the partition that knows it. A job that none knows is where its id leads.
+
+        Only `parts` are asked. With `failures` those that cannot be reached are left out, and get their entry there.
+        """
         found = [Found(self.partition_of(id), {}) for id in ids]
+        parts = self.parts if parts is None else parts
 
         def read(numbers: Sequence[int], keys: Keys) -> Operation[None]:
             for start in range(0, len(numbers), contract.PAGE):
+                if failures and keys.prefix in failures:
+                    return
                 page = numbers[start : start + contract.PAGE]
-                replies = yield from self.run(keys, *(("HGETALL", keys.job(ids[n])) for n in page), until=until)
+                try:
+                    replies = yield from self.run(keys, *(("HGETALL", keys.job(ids[n])) for n in page), until=until)
+                except Unreachable as error:
+                    if failures is None:
+                        raise
+                    failures[keys.prefix] = error
+                    return
                 for number, fields in zip(page, replies):
                     if contract.STATE in fields or found[number].keys is keys:
                         found[number] = Found(keys, fields)
 
-        for keys in self.parts:
+        for keys in parts:
             yield from read([n for n, each in enumerate(found) if each.keys is keys], keys)
         missing = [n for n, each in enumerate(found) if not each.is_known]
         if len(self.parts) > 1 and missing:
             homes = {n: found[n].keys for n in missing}
-            for keys in self.parts:
+            for keys in parts:
                 yield from read([n for n in missing if homes[n] is not keys and not found[n].is_known], keys)
         return found
 
@@ -551,78 +621,178 @@ class Core:
         a lost connection that list is read first: the reply to a move may be lost. Ends of open jobs are also read
         from their hashes, because Redis may have lost a reply, and keeps only the newest 1000 for a day.
         """
-        # The partitions whose lists of what was taken have to be read.
-        new = {keys.prefix for keys in self.parts}
-        next_poll, delay, turn = 0.0, 0.05, 0
+        intakes = [Intake(keys) for keys in self.parts]
+        next_poll, next_look, next_warning, turn = 0.0, 0.0, 0.0, 0
         last = time.monotonic()
-        # Since when a part of the queue cannot be read, and when that is logged again.
-        away: Optional[float] = None
-        next_warning = 0.0
         while True:
+            ready = [each for each in intakes if each.failure is None]
             deliveries: List[Delivery] = []
-            failure: Optional[Unreachable] = None
-            try:
-                if open_jobs and time.monotonic() >= next_poll:
-                    jobs = list((yield Call(open_jobs)))
-                    deliveries += (yield from self._ended(jobs, loop))
-                    next_poll = time.monotonic() + every
-            except Unreachable as error:
-                failure = error
-            turn = (turn + 1) % len(self.parts)
-            # Only the last list is waited for, and only if there is nothing to hand out.
-            for keys in self.parts[turn + 1 :] + self.parts[: turn + 1]:
-                try:
-                    if keys.prefix in new:
-                        (texts,) = yield Run([("LRANGE", keys.taken(loop.name), 0, -1)], keys.jobs)
-                        deliveries += (yield from self._deliveries(reversed(texts), loop, keys))
-                        new.discard(keys.prefix)
-                    block = self.AT_ONCE
-                    if keys is self.parts[turn] and not deliveries and not failure:
-                        block = self.BLOCK if len(self.parts) == 1 else min(self.BLOCK, self.BLOCK_IN_TURN)
-                        if idle is not None:
-                            block = max(0.01, min(block, last + idle - time.monotonic()))
-                    if block > self.AT_ONCE or len(self.parts) > 1:
-                        deliveries += (yield from self._take(loop, keys, block))
-                except Unreachable as error:
-                    failure = error
-                    new.add(keys.prefix)
-            for delivery in deliveries:
-                later = loop.open.get(delivery.mark)
-                if delivery.mark in loop.done:
-                    # It was acknowledged since this reply was read. If Redis is away, what was taken is read again.
-                    try:
-                        yield from self.acknowledge(delivery)
-                    except Unreachable:
-                        new.add(delivery.keys.prefix)
-                elif later is None:
-                    loop.open[delivery.mark] = []
-                    yield Emit(delivery)
+            if open_jobs and time.monotonic() >= next_poll:
+                jobs = list((yield Call(open_jobs)))
+                deliveries += (yield from self._ended(jobs, loop, ready))
+                next_poll = time.monotonic() + every
+                ready = [each for each in ready if each.failure is None]
+            if any(each.is_new for each in ready) or len(intakes) > 1 and (
+                time.monotonic() >= next_look or not any(each.seen for each in ready)
+            ):
+                deliveries += (yield from self._look(loop, ready))
+                next_look = time.monotonic() + self.BLOCK_IN_TURN
+            if not deliveries:
+                deliveries += (yield from self._take(loop, [each for each in ready if each.seen]))
+            ready = [each for each in ready if each.failure is None]
+            if not deliveries and not any(each.seen for each in ready):
+                block = self.BLOCK if len(intakes) == 1 else min(self.BLOCK, self.BLOCK_IN_TURN)
+                rest = block if idle is None else last + idle - time.monotonic()
+                if rest > 0 or len(ready) == len(intakes):
+                    block = max(0.01, min(block, rest))
+                if ready:
+                    turn += 1
+                    deliveries += (yield from self._wait(loop, ready[turn % len(ready)], block))
+                else:
+                    retry = min(each.retry for each in intakes)
+                    yield Pause(min(1.0, max(0.01, retry - time.monotonic())))
+            if (yield from self._hand_out(deliveries, loop, intakes)):
+                last = time.monotonic()
+            # Those that were away come last, because a node that does not answer at all takes its time.
+            late = [each for each in intakes if each.failure and time.monotonic() >= each.retry]
+            is_back = False
+            if late:
+                found = yield from self._retry(loop, late)
+                is_back = any(each.failure is None for each in late)
+                if is_back:
+                    next_poll = 0.0
+                if (yield from self._hand_out(found, loop, intakes)):
                     last = time.monotonic()
-                elif delivery.text is not None and (delivery.keys, delivery.text) not in later:
-                    later.append((delivery.keys, delivery.text))
-            if failure:
-                now = time.monotonic()
-                away = now if away is None else away
-                if now >= next_warning:
-                    log.warning("no ends can be taken from Redis; trying again: %s", failure)
-                    next_warning = now + self.WARN_EVERY
-                # Ends may wait where Redis is away, so the loop does not end as if there were none.
-                if idle is not None and not deliveries and now >= max(last + idle, away + self.patience):
-                    raise failure
-                next_poll = 0.0
-                yield Pause(delay)
-                delay = min(1.0, delay * 2)
-            else:
-                delay, away, next_warning = 0.05, None, 0.0
-                if idle is not None and not deliveries and time.monotonic() >= last + idle:
+                deliveries += found
+            away = [each for each in intakes if each.failure]
+            now = time.monotonic()
+            if not away:
+                next_warning = 0.0
+            elif now >= next_warning:
+                log.warning("no ends can be taken from Redis; trying again: %s", self._failure(away[0]))
+                next_warning = now + self.WARN_EVERY
+            # After an outage everything is read once more before the loop may end.
+            if idle is not None and not deliveries and not is_back and now >= last + idle:
+                if not away:
                     return
+                # Ends may wait where Redis is away, so the loop does not end as if there were none.
+                if now >= min(each.since for each in away) + self.patience:
+                    raise self._failure(away[0])
 
-    def _take(self, loop: SettledLoop, keys: Keys, block: float) -> Operation[List[Delivery]]:
-        """Moves the oldest reply to the list of what was taken, and waits for one for `block` seconds."""
+    def _failure(self, intake: Intake) -> HaulError:
+        assert intake.failure is not None
+        return self.named(intake.failure, intake.keys)
+
+    def _look(self, loop: SettledLoop, intakes: Sequence[Intake]) -> Operation[List[Delivery]]:
+        """Reads what was taken earlier, and with partitions how many replies wait, which takes nothing.
+
+        A BLMOVE cannot ask that: an idle Redis ends even the shortest wait only with its next tick, up to 0.1 seconds
+        later.
+        """
+        runs = []
+        for each in intakes:
+            commands: List[Command] = []
+            if each.is_new:
+                commands.append(("LRANGE", each.keys.taken(loop.name), 0, -1))
+            if len(self.parts) > 1:
+                commands.append(("LRANGE", each.keys.reply(loop.name), -each.page, -1))
+            runs.append(Run(commands, each.keys.jobs))
+        deliveries: List[Delivery] = []
+        for each, replies in (yield from self._answers(intakes, runs)):
+            if len(self.parts) > 1:
+                each.saw(replies[-1])
+            if each.is_new:
+                deliveries += (yield from self._accept(replies[0][::-1], loop, each))
+                each.is_new = each.failure is not None
+        return deliveries
+
+    def _take(self, loop: SettledLoop, intakes: Sequence[Intake]) -> Operation[List[Delivery]]:
+        """Moves the oldest reply of each list that is not empty to the list of what was taken."""
+        runs = [Run(self._move(loop, each.keys, self.AT_ONCE), each.keys.jobs) for each in intakes]
+        deliveries: List[Delivery] = []
+        for each, (text, _) in (yield from self._answers(intakes, runs)):
+            # Another consumer may have been faster.
+            each.seen = each.seen - 1 if text is not None else 0
+            deliveries += (yield from self._accept([text], loop, each))
+        return deliveries
+
+    def _wait(self, loop: SettledLoop, intake: Intake, block: float) -> Operation[List[Delivery]]:
+        """Waits for a reply in one partition for `block` seconds."""
+        began = time.monotonic()
+        try:
+            text, _ = yield Run(self._move(loop, intake.keys, block), intake.keys.jobs, block)
+        except Unreachable as error:
+            intake.fail(error, began)
+            return []
+        except (Refused, RedisFailed) as error:
+            raise self.named(error, intake.keys)
+        return (yield from self._accept([text], loop, intake))
+
+    def _retry(self, loop: SettledLoop, intakes: Sequence[Intake]) -> Operation[List[Delivery]]:
+        """Reads what was taken, and takes a reply, where that has failed before. A Redis that only refuses writes is
+        still away."""
+        runs = []
+        for each in intakes:
+            read: Command = ("LRANGE", each.keys.taken(loop.name), 0, -1)
+            runs.append(Run([read, *self._move(loop, each.keys, self.AT_ONCE)], each.keys.jobs))
+        deliveries: List[Delivery] = []
+        for each, (texts, text, _) in (yield from self._answers(intakes, runs)):
+            each.recover()
+            deliveries += (yield from self._accept([*texts[::-1], text], loop, each))
+        return deliveries
+
+    def _answers(self, intakes: Sequence[Intake], runs: Sequence[Run]) -> Operation[List[Tuple[Intake, List[Any]]]]:
+        """The replies of the partitions that have answered."""
+        began = time.monotonic()
+        answers: List[Answer] = (yield RunEach(runs)) if runs else []
+        found = []
+        for each, answer in zip(intakes, answers):
+            if isinstance(answer, Unreachable):
+                each.fail(answer, began)
+            elif isinstance(answer, HaulError):
+                raise self.named(answer, each.keys)
+            else:
+                found.append((each, answer))
+        return found
+
+    @staticmethod
+    def _move(loop: SettledLoop, keys: Keys, block: float) -> List[Command]:
+        """Moves the oldest reply to the list of what was taken, so that it is not lost if this program is killed."""
         taken, replies = keys.taken(loop.name), keys.reply(loop.name)
-        move: Command = ("BLMOVE", replies, taken, "RIGHT", "LEFT", block)
-        text, _ = yield Run([move, ("PEXPIRE", taken, contract.KEEP_TAKEN)], keys.jobs, block)
-        return [] if text is None else (yield from self._deliveries([text], loop, keys))
+        return [("BLMOVE", replies, taken, "RIGHT", "LEFT", block), ("PEXPIRE", taken, contract.KEEP_TAKEN)]
+
+    def _accept(self, texts: Iterable[Optional[str]], loop: SettledLoop, intake: Intake) -> Operation[List[Delivery]]:
+        """The ends in replies that were taken. If Redis is away, what was taken is read again later."""
+        began = time.monotonic()
+        try:
+            return (yield from self._deliveries([text for text in texts if text is not None], loop, intake.keys))
+        except Unreachable as error:
+            intake.fail(error, began)
+            return []
+
+    def _hand_out(
+        self, deliveries: Sequence[Delivery], loop: SettledLoop, intakes: Sequence[Intake]
+    ) -> Operation[bool]:
+        """Emits the ends that were not handed out before. Returns whether there was one."""
+        has_emitted = False
+        for delivery in deliveries:
+            later = loop.open.get(delivery.mark)
+            if delivery.mark in loop.done:
+                # It was acknowledged since this reply was read.
+                began = time.monotonic()
+                try:
+                    yield from self.acknowledge(delivery, until=0)
+                except Unreachable as error:
+                    for each in intakes:
+                        if each.keys is delivery.keys:
+                            each.fail(error, began)
+            elif later is None:
+                loop.open[delivery.mark] = []
+                yield Emit(delivery)
+                has_emitted = True
+            elif delivery.text is not None and (delivery.keys, delivery.text) not in later:
+                later.append((delivery.keys, delivery.text))
+        return has_emitted
 
     def _deliveries(self, texts: Iterable[str], loop: SettledLoop, keys: Keys) -> Operation[List[Delivery]]:
         found = []
@@ -638,10 +808,17 @@ class Core:
             found.append(Delivery(outcome, text, mark, loop, keys))
         return found
 
-    def _ended(self, jobs: Sequence[Open], loop: SettledLoop) -> Operation[List[Delivery]]:
-        found = []
+    def _ended(
+        self, jobs: Sequence[Open], loop: SettledLoop, intakes: Sequence[Intake]
+    ) -> Operation[List[Delivery]]:
+        """The ends of open jobs in the partitions of these lists, from their hashes."""
+        found, began = [], time.monotonic()
+        failures: Dict[str, Unreachable] = {}
         # Without patience, because the loop itself waits for Redis.
-        read = yield from self.find([id for id, _ in jobs], until=0)
+        read = yield from self.find([id for id, _ in jobs], 0, [each.keys for each in intakes], failures)
+        for each in intakes:
+            if each.keys.prefix in failures:
+                each.fail(failures[each.keys.prefix], began)
         for (id, at), (keys, fields) in zip(jobs, read):
             reading = reading_of(id, at, fields, keys)
             # What is left of a removed job has the numbers of the last event before its removal, which is another end.
@@ -651,13 +828,14 @@ class Core:
                 found.append(Delivery(reading.result, None, mark, loop, keys))
         return found
 
-    def acknowledge(self, delivery: Delivery) -> Operation[None]:
+    def acknowledge(self, delivery: Delivery, until: Optional[float] = None) -> Operation[None]:
         if delivery.text is not None:
-            yield from self.run(delivery.keys, ("LREM", delivery.keys.taken(delivery.loop.name), 1, delivery.text))
+            remove = ("LREM", delivery.keys.taken(delivery.loop.name), 1, delivery.text)
+            yield from self.run(delivery.keys, remove, until=until)
         delivery.loop.done[delivery.mark] = None
         # The reply of an end that was read from the job's hash may have been taken since.
         for keys, text in delivery.loop.open.pop(delivery.mark, []):
-            yield from self.run(keys, ("LREM", keys.taken(delivery.loop.name), 1, text))
+            yield from self.run(keys, ("LREM", keys.taken(delivery.loop.name), 1, text), until=until)
         while len(delivery.loop.done) > 10_000:
             delivery.loop.done.popitem(last=False)
 

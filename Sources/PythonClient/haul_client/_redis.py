@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Sequence
 
 from redis import connection, exceptions
 
-from ._core import Command, Core
+from ._core import Answer, Command, Core, Run
 from ._errors import HaulError, InvalidURL, RedisFailed, Refused, Unreachable
 
 def options_for(url: str) -> Dict[str, Any]:
@@ -65,6 +65,23 @@ def replies(commands: Sequence[Command], values: Sequence[Any]) -> List[Any]:
     return result
 
 
+def answers(runs: Sequence[Run], values: Sequence[Any], check: Callable[[Sequence[Any]], None]) -> List[Answer]:
+    """What became of runs that were sent together. `check` raises what only a client for a cluster has to notice."""
+    found: List[Answer] = []
+    start = 0
+    for run in runs:
+        own = values[start : start + len(run.commands)]
+        start += len(run.commands)
+        try:
+            check(own)
+            found.append(replies(run.commands, own))
+        except HaulError as error:
+            found.append(error)
+        except ERRORS as error:
+            found.append(translated(error))
+    return found
+
+
 #: Refusals that may end by themselves: Redis has not executed the command, and may accept it later. They are those of
 #: `RedisError.isTransient` in HaulClient, without MOVED, which only a client for a cluster can follow.
 _TEMPORARY = (
@@ -91,6 +108,11 @@ def is_not_primary(error: BaseException) -> bool:
     return isinstance(error, (exceptions.ReadOnlyError, exceptions.MasterDownError, exceptions.ClusterDownError)) or (
         isinstance(error, exceptions.ResponseError) and str(error).startswith(("MASTERDOWN ", "CLUSTERDOWN "))
     )
+
+
+def is_lost_slot(error: BaseException) -> bool:
+    """Whether a cluster can be reached, and none of its nodes has the slot."""
+    return isinstance(error, exceptions.SlotNotCoveredError)
 
 
 def translated(error: BaseException) -> HaulError:

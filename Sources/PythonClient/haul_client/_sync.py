@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from types import TracebackType
 from typing import (
@@ -17,11 +18,15 @@ from redis.retry import Retry
 
 from . import _contract as contract
 from ._cluster import check_moved, is_cluster_url, node_options, nodes_and_options
-from ._core import Call, Command, Core, Delivery, Emit, Listen, Notice, Open, Operation, Pause, Receive, Run
+from ._core import (
+    Answer, Call, Command, Core, Delivery, Emit, Listen, Notice, Open, Operation, Pause, Receive, Run, RunEach,
+)
 from ._errors import Closed, HaulError, Unreachable
 from ._jobs import Element
 from ._kept import KeptUpdate, kept_events
-from ._redis import ERRORS, max_block_time, check_url, encoded, is_not_primary, options_for, replies, translated
+from ._redis import (
+    ERRORS, answers, max_block_time, check_url, encoded, is_lost_slot, is_not_primary, options_for, replies, translated,
+)
 from ._results import BatchStatus, JobResult, JobStatus, Outcome, QueueStats, Schedule, Update
 from ._schema import Job
 
@@ -40,6 +45,8 @@ class Connection(Protocol):
     block: float
 
     def execute(self, commands: Sequence[Command], key: str, block: float) -> List[Any]: ...
+
+    def execute_each(self, runs: Sequence[Run]) -> List[Answer]: ...
 
     def subscribe(self, channel: str) -> Subscription: ...
 
@@ -61,12 +68,35 @@ class RedisConnection:
         except ERRORS as error:
             raise translated(error) from error
 
+    def execute_each(self, runs: Sequence[Run]) -> List[Answer]:
+        if any(run.block > 0 for run in runs):
+            return at_once(self, runs)
+        try:
+            return answers(runs, send(self.client, [each for run in runs for each in run.commands], 0), lambda _: None)
+        except ERRORS as error:
+            return [translated(error)] * len(runs)
+
     def subscribe(self, channel: str) -> Subscription:
         return RedisSubscription(self.client.pubsub, channel)
 
     def close(self) -> None:
         if self._owned:
             self.client.close()
+
+
+def at_once(connection: Connection, runs: Sequence[Run]) -> List[Answer]:
+    """What becomes of runs that block, each over a connection of its own."""
+
+    def answer(run: Run) -> Answer:
+        try:
+            return connection.execute(run.commands, run.key, run.block)
+        except HaulError as error:
+            return error
+
+    if len(runs) == 1:
+        return [answer(runs[0])]
+    with ThreadPoolExecutor(len(runs)) as threads:
+        return list(threads.map(answer, runs))
 
 
 def send(client: Any, commands: Sequence[Command], block: float) -> List[Any]:
@@ -160,6 +190,29 @@ class ClusterConnection:
         except ERRORS as error:
             self._refresh()
             raise translated(error) from error
+
+    def execute_each(self, runs: Sequence[Run]) -> List[Answer]:
+        if any(run.block > 0 for run in runs):
+            return at_once(self, runs)
+        found: Dict[int, Answer] = {}
+        nodes: Dict[Any, List[int]] = {}
+        for number, run in enumerate(runs):
+            try:
+                nodes.setdefault(self.node(run.key), []).append(number)
+            except ERRORS as error:
+                if not is_lost_slot(error):  # The whole cluster cannot be reached.
+                    return [translated(error)] * len(runs)
+                found[number] = translated(error)
+        for client, numbers in nodes.items():
+            own = [runs[number] for number in numbers]
+            try:
+                values = send(client, [each for run in own for each in run.commands], 0)
+                found.update(zip(numbers, answers(own, values, check_moved)))
+            except ERRORS as error:
+                found.update(dict.fromkeys(numbers, translated(error)))
+        if any(isinstance(answer, HaulError) for answer in found.values()):
+            self._refresh()
+        return [found[number] for number in range(len(runs))]
 
     def _refresh(self) -> None:
         """Asks the cluster again which node has which slots."""
@@ -263,6 +316,8 @@ class Driver:
                         raise Closed()
                     if isinstance(need, Run):
                         answer = self.connection.execute(need.commands, need.key, need.block)
+                    elif isinstance(need, RunEach):
+                        answer = self.connection.execute_each(need.runs)
                     elif isinstance(need, Listen):
                         subscription = self.connection.subscribe(need.channel)
                     elif isinstance(need, Receive):

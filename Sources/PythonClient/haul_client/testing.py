@@ -26,8 +26,8 @@ from typing import Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence
 from . import _contract as contract
 from ._async import AsyncConnection, AsyncQueue, AsyncSubscription
 from ._contract import Keys
-from ._core import Command, Notice
-from ._errors import InvalidJob, RedisFailed, Unreachable
+from ._core import Answer, Command, Notice, Run
+from ._errors import HaulError, InvalidJob, RedisFailed, Unreachable
 from ._jobs import check, derived_id, is_unknown_limit, to_json, url_digest
 from ._results import is_settled
 from ._schedules import id_of_run
@@ -536,6 +536,17 @@ class _Polling:
         return None if is_empty and time.monotonic() < deadline else answers
 
 
+    def execute_all(self, runs: Sequence[Run]) -> List[Answer]:
+        """Nothing blocks, because no replica can be waited for."""
+        answers: List[Answer] = []
+        for run in runs:
+            try:
+                answers.append(self.fleet.execute(run.commands))
+            except HaulError as error:
+                answers.append(error)
+        return answers
+
+
 class _SyncBox:
     def __init__(self, box: FakeBox) -> None:
         self._box = box
@@ -577,6 +588,9 @@ class _SyncFake(_Polling):
                 return answers
             time.sleep(_TICK)
 
+    def execute_each(self, runs: Sequence[Run]) -> List[Answer]:
+        return self.execute_all(runs)
+
     def subscribe(self, channel: str) -> Subscription:
         return _SyncBox(self.fleet.subscribe(channel))
 
@@ -592,6 +606,9 @@ class _AsyncFake(_Polling):
             if answers is not None:
                 return answers
             await asyncio.sleep(_TICK)
+
+    async def execute_each(self, runs: Sequence[Run]) -> List[Answer]:
+        return self.execute_all(runs)
 
     def subscribe(self, channel: str) -> AsyncSubscription:
         return _AsyncBox(self.fleet.subscribe(channel))
