@@ -3,6 +3,7 @@ import asyncio
 import json
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import haul_client as haul
 import pytest
@@ -143,6 +144,90 @@ def test_ends_are_handed_out_while_another_partition_is_away(failure, cluster, i
         eventually("the server to be back", lambda: away.cli("CLUSTER", "INFO").startswith("cluster_state:ok"))
         lay_ends(cluster, number, ["back"])
         assert settle(queue, 1, within=40) == ["back"]
+
+
+def homes(cluster, ids):
+    """The servers and the partitions of jobs."""
+    parts = {id: haul.partition(QUEUE, id) for id in ids}
+    servers = {part: cluster.owner(f"haul:{{{part}}}:jobs") for part in set(parts.values())}
+    return {id: servers[part] for id, part in parts.items()}, parts
+
+
+def waiting(server, parts):
+    """The ids that wait in these partitions, which a server has."""
+    texts = [text for part in set(parts) for text in server.cli("LRANGE", f"haul:{{{part}}}:jobs", "0", "-1").splitlines()]
+    return {json.loads(text)["id"] for text in texts}
+
+
+@pytest.mark.parametrize("at", [None, 1_763_712_000_000])
+def test_a_push_reaches_the_other_partitions_while_some_are_away_and_says_which_jobs_are_not_pushed(at, cluster, idle_queue):
+    ids = [f"film-{number}" for number in range(40)]
+    servers, parts = homes(cluster, ids)
+    away = servers[ids[0]]
+    lost = [id for id in ids if servers[id] is away]
+    with idle_queue(cluster.url, patience=0.5) as queue:
+        queue.stats()
+        away.kill()
+        began = time.monotonic()
+        with pytest.raises(haul.Unreachable) as failure:
+            queue.push_many([haul.Download("https://example.org/a", id=id, at=at) for id in ids])
+        error = failure.value
+        assert isinstance(error, haul.NotAllPushed) and time.monotonic() - began < 10
+        assert sorted(error.partitions) == sorted({parts[id] for id in lost})
+        assert list(error.not_pushed) == lost and sorted(error.pushed) == sorted(set(ids) - set(lost))
+        assert set(error.not_pushed.values()) == {at} and all(error.pushed.values())
+        assert str(error).startswith("the partition") and f"{len(error.pushed)} of 40 jobs are pushed" in str(error)
+        for server in cluster.servers:
+            own = [id for id in ids if servers[id] is server and server is not away]
+            assert waiting(server, [parts[id] for id in own]) == set(own) if own else True
+        # None is pushed if one of them is not valid, also where a partition is away.
+        with pytest.raises(haul.InvalidJob):
+            queue.push_many([haul.Download("https://example.org/b", id=id, meta="x" * 5000) for id in ids])
+        away.start()
+        eventually("the server to be back", lambda: away.cli("CLUSTER", "INFO").startswith("cluster_state:ok"))
+        queue.push_many([haul.Download("https://example.org/a", id=id, at=error.not_pushed[id]) for id in error.not_pushed])
+        assert waiting(away, [parts[id] for id in lost]) == set(lost)
+
+
+def test_a_push_waits_for_a_partition_that_comes_back_within_the_patience(cluster, idle_queue):
+    ids = [f"film-{number}" for number in range(20)]
+    servers, parts = homes(cluster, ids)
+    away = servers[ids[0]]
+    with idle_queue(cluster.url, patience=60) as queue, ThreadPoolExecutor(1) as threads:
+        queue.stats()
+        away.kill()
+        pushed = threads.submit(lambda: queue.push_many([haul.Download("https://example.org/a", id=id) for id in ids]))
+        other = next(id for id in ids if servers[id] is not away)
+        eventually("the others have their jobs", lambda: waiting(servers[other], [parts[other]]))
+        away.start()
+        assert len(pushed.result(60)) == 20
+    assert ids[0] in waiting(away, [parts[ids[0]]])
+
+
+def test_replicas_of_all_partitions_are_waited_for_together(redis_of_partitions, idle_queue):
+    with idle_queue(redis_of_partitions.url) as queue:
+        jobs = [haul.Download("https://example.org/a", id=f"film-{number}") for number in range(40)]
+        began = time.monotonic()
+        with pytest.raises(haul.NotReplicated, match="0 of 1 replicas have the push after 2 s"):
+            queue.push_many(jobs, replicas=1, within=2)
+        assert time.monotonic() - began < 8
+        assert sum(queue.stats().counts.values()) >= 40
+        queue.cancel([job.id for job in jobs])
+
+
+def test_a_right_that_a_user_lacks_in_one_partition_does_not_keep_jobs_from_the_others(idle_queue):
+    server = Server()
+    try:
+        server.cli("ACL", "SETUSER", "shop", "on", ">secret", "+@all", "&*", *(f"~haul:{{films#{n}of8}}:*" for n in range(7)))
+        ids = [f"film-{number}" for number in range(40)]
+        refused = [id for id in ids if haul.partition(QUEUE, id) == "films#7of8"]
+        with idle_queue(server.url.replace("//", "//shop:secret@")) as queue:
+            with pytest.raises(haul.Refused, match=f"films#7of8: .* {40 - len(refused)} of 40 jobs are pushed") as failure:
+                queue.push_many([haul.Download("https://example.org/a", id=id) for id in ids])
+            assert refused[0] in str(failure.value)
+        assert waiting(server, [f"films#{n}of8" for n in range(8)]) == set(ids) - set(refused)
+    finally:
+        server.close()
 
 
 def test_open_jobs_are_read_while_another_partition_is_away(cluster, idle_queue):

@@ -10,7 +10,7 @@
 from ._async import AsyncBatchHandle, AsyncJobHandle, AsyncQueue, AsyncSettled
 from ._errors import (
     Closed, EventsNotKept, HaulError, InvalidJob, InvalidQueueName, InvalidSetting, InvalidURL, JobCancelled, JobFailed,
-    NotReplicated, NoWorker, RedisFailed, Refused, Rejected, TimedOut, Unreachable,
+    NotAllPushed, NotReplicated, NoWorker, RedisFailed, Refused, Rejected, TimedOut, Unreachable,
 )
 from ._kept import EventGap, KeptEvent, KeptUpdate
 from ._partitions import partition
@@ -31,7 +31,7 @@ __all__ = [
     "BatchHandle", "BatchStatus", "CancelledEvent", "Closed", "CompletedEvent", "Download", "DuplicateEvent",
     "EndState", "Event", "EventGap", "EventsNotKept", "FailedEvent", "File", "HaulError", "InvalidJob",
     "InvalidQueueName", "InvalidSetting", "InvalidURL", "Job", "JobCancelled", "JobFailed", "JobHandle", "JobResult",
-    "JobStatus", "KeptEvent", "KeptUpdate", "NoWorker", "NotReplicated", "Notify", "Outcome", "PausedEvent",
+    "JobStatus", "KeptEvent", "KeptUpdate", "NoWorker", "NotAllPushed", "NotReplicated", "Notify", "Outcome", "PausedEvent",
     "ProgressEvent", "Queue", "QueueStats", "QueuedEvent", "RedisFailed", "Refused", "Rejected", "RejectedEvent", "Request", "RequeuedEvent", "Response", "RestartedEvent", "ResumedEvent",
     "RetryingEvent", "Schedule", "SentFile", "Settled", "StartedEvent", "State", "TimedOut", "Unreachable", "Update",
     "Upload", "WaitingEvent", "WarningEvent", "partition",

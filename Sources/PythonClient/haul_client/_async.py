@@ -650,7 +650,10 @@ class AsyncQueue:
     async def push_many(
         self, jobs: Iterable[Job], *, urgent: bool = False, replicas: int = 0, within: float = 1.0
     ) -> List[AsyncJobHandle]:
-        """Pushes any number of jobs in their order, in one round trip. If one is not valid, none is pushed."""
+        """Pushes any number of jobs in their order, in few round trips. If one is not valid, none is pushed.
+
+        If a partition of the queue cannot be reached, the others get their jobs, and NotAllPushed says which are pushed.
+        """
         elements: List[Element] = await self._run(self._core.push_many(list(jobs), urgent, replicas, within))
         return [AsyncJobHandle(self, each.id, each.at, each.place) for each in elements]
 

@@ -21,7 +21,8 @@ from . import _contract as contract
 from ._clock import TimestampOrder
 from ._contract import Keys
 from ._errors import (
-    HaulError, InvalidJob, InvalidSetting, NotReplicated, NoWorker, RedisFailed, Refused, Rejected, TimedOut, Unreachable,
+    HaulError, InvalidJob, InvalidSetting, NotAllPushed, NotReplicated, NoWorker, RedisFailed, Refused, Rejected, TimedOut,
+    Unreachable,
 )
 from ._jobs import Element, derived_id, element, masked_url, scheduled, url_digest
 from ._partitions import checksum, partitions
@@ -223,8 +224,8 @@ class Core:
 
     def time(self, keys: Keys) -> Operation[int]:
         """The clock of the server of these keys: unix ms."""
-        ((seconds, microseconds),) = yield from self.run(keys, ("TIME",))
-        return int(seconds) * 1000 + int(microseconds) // 1000
+        (reply,) = yield from self.run(keys, ("TIME",))
+        return _unix_ms(reply)
 
     def next_timestamp(self, keys: Keys, pushed: Optional[Sequence[str]] = None) -> Operation[int]:
         """The server's time for a push of these ids, or for a control operation.
@@ -283,27 +284,81 @@ class Core:
         numbers: Dict[str, List[int]] = {}
         for number, each in enumerate(elements):
             numbers.setdefault(self.partition_of(each.place).prefix, []).append(number)
-        parts = [keys for keys in self.parts if keys.prefix in numbers]
-        for keys in parts:
-            own = numbers[keys.prefix]
-            undated = [elements[n].id for n in own if elements[n].at is None]
-            timestamp = (yield from self.next_timestamp(keys, undated)) if undated else 0
-            for number in own:
-                at = elements[number].at
-                elements[number] = elements[number].made(timestamp if at is None else at)
-        texts = [each.text for each in elements]  # All are checked before one is pushed.
-        confirmed = replicas
-        for keys in parts:
-            part = [texts[n] for n in numbers[keys.prefix]]
-            confirmed = min(confirmed, (yield from self._push(part, keys, urgent, replicas, within)))
+        open = [keys for keys in self.parts if keys.prefix in numbers]
+        pushes: Dict[str, Run] = {}
+        failures: Dict[str, HaulError] = {}
+        confirmed, delay, until = replicas, 0.05, time.monotonic() + self.patience
+        while open:
+            undated = {
+                keys.prefix: [elements[n].id for n in numbers[keys.prefix] if elements[n].at is None]
+                for keys in open if keys.prefix not in pushes
+            }
+            timestamps = yield from self._timestamps_of([keys for keys in open if undated.get(keys.prefix)], undated)
+            for keys in open:
+                at = timestamps.get(keys.prefix, 0)
+                if isinstance(at, HaulError):
+                    # All jobs are checked before one is pushed, also those that get their `at` later.
+                    for number in numbers[keys.prefix] if keys.prefix not in failures else ():
+                        self._dated(elements[number], int(time.time() * 1000)).text
+                    failures[keys.prefix] = at
+                elif keys.prefix not in pushes:
+                    for number in numbers[keys.prefix]:
+                        elements[number] = self._dated(elements[number], at)
+                    texts = [elements[number].text for number in numbers[keys.prefix]]
+                    pushes[keys.prefix] = self._push(texts, keys, urgent, replicas, within)
+            ready = [keys for keys in open if keys.prefix in pushes]
+            answers: List[Answer] = (yield RunEach([pushes[keys.prefix] for keys in ready])) if ready else []
+            for keys, answer in zip(ready, answers):
+                if isinstance(answer, HaulError):
+                    failures[keys.prefix] = answer
+                    continue
+                failures.pop(keys.prefix, None)
+                if replicas > 0:
+                    confirmed = min(confirmed, int(answer[-1]))
+            open = [keys for keys in open if isinstance(failures.get(keys.prefix), Unreachable)]
+            if time.monotonic() + delay > until:
+                break
+            if open:
+                yield Pause(delay)
+                delay = min(1.0, delay * 2)
+        if failures:
+            raise self._not_pushed(elements, failures)
         if confirmed < replicas:
             raise NotReplicated(
                 f"{confirmed} of {replicas} replicas have the push after {within:g} s; it is pushed all the same"
             )
         return elements
 
-    def _push(self, texts: List[str], keys: Keys, urgent: bool, replicas: int, within: float) -> Operation[int]:
-        """Pushes jobs of one partition. Returns how many replicas have confirmed that; 0 if none were asked for."""
+    @staticmethod
+    def _dated(element: Element, at: int) -> Element:
+        return element.made(at if element.at is None else element.at)
+
+    def _timestamps_of(
+        self, parts: Sequence[Keys], ids: Mapping[str, Sequence[str]]
+    ) -> Operation[Dict[str, Union[int, HaulError]]]:
+        """As `next_timestamp`, for a push of these ids in each of several partitions, by their prefixes."""
+        found: Dict[str, Union[int, HaulError]] = {}
+        while len(found) < len(parts):
+            missing = [keys for keys in parts if keys.prefix not in found]
+            earlier = [self._timestamps[keys.prefix].latest for keys in missing]
+            answers: List[Answer] = yield RunEach([Run([("TIME",)], keys.jobs) for keys in missing])
+            waits = []
+            for keys, before, answer in zip(missing, earlier, answers):
+                if isinstance(answer, HaulError):
+                    found[keys.prefix] = answer
+                    continue
+                now = _unix_ms(answer[0])
+                wait = self._timestamps[keys.prefix].wait(now, before, ids[keys.prefix])
+                if wait:
+                    waits.append(wait)
+                else:
+                    found[keys.prefix] = now
+            if waits:
+                yield Pause(min(waits) / 1000)
+        return found
+
+    def _push(self, texts: List[str], keys: Keys, urgent: bool, replicas: int, within: float) -> Run:
+        """Pushes jobs of one partition. The last reply says how many replicas have confirmed that, if they are asked."""
         if urgent:  # The last element that is pushed to the front is taken first.
             texts.reverse()
         verb = "RPUSH" if urgent else "LPUSH"
@@ -311,10 +366,31 @@ class Core:
             (verb, keys.jobs, *texts[start : start + contract.PAGE]) for start in range(0, len(texts), contract.PAGE)
         ]
         if replicas < 1:
-            yield from self.run(keys, *pages)
-            return 0
-        replies = yield from self.run(keys, *pages, ("WAIT", replicas, max(1, int(within * 1000))), block=within)
-        return int(replies[-1])
+            return Run(pages, keys.jobs)
+        return Run([*pages, ("WAIT", replicas, max(1, int(within * 1000)))], keys.jobs, within)
+
+    def _not_pushed(self, elements: Sequence[Element], failures: Mapping[str, HaulError]) -> HaulError:
+        """Says which jobs are pushed, and which are not, so that only these are pushed again."""
+        # An error that does not end by itself matters more than a partition that is away.
+        failure = next((each for each in failures.values() if not isinstance(each, Unreachable)), None)
+        failure = failure or next(iter(failures.values()))
+        if len(self.parts) == 1:
+            return failure
+        pushed: Dict[str, int] = {}
+        rest: Dict[str, Optional[int]] = {}
+        for each in elements:
+            if self.partition_of(each.place).prefix in failures:
+                rest[each.id] = each.at
+            elif each.at is not None:
+                pushed[each.id] = each.at
+        names = [keys.queue for keys in self.parts if keys.prefix in failures]
+        where = f"the partition {names[0]}" if len(names) == 1 else f"the partitions {', '.join(names)}"
+        shown = ", ".join(list(rest)[:10]) + (f" and {len(rest) - 10} more" if len(rest) > 10 else "")
+        perhaps = "perhaps not" if any(at is not None for at in rest.values()) else "not"
+        text = f"{where}: {failure}. {len(pushed)} of {len(pushed) + len(rest)} jobs are pushed, but {perhaps} {shown}"
+        if not isinstance(failure, Unreachable):
+            return type(failure)(text)
+        return NotAllPushed(text + ". Push only these again", names, pushed, rest)
 
     # Control
 
@@ -945,6 +1021,11 @@ class Core:
             ) from failure
         if failure:
             raise failure
+
+
+def _unix_ms(time: Sequence[Any]) -> int:
+    """The reply to TIME."""
+    return int(time[0]) * 1000 + int(time[1]) // 1000
 
 
 class Found(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Dict, List, Optional
 
 if TYPE_CHECKING:
     from ._results import JobResult
@@ -44,6 +44,22 @@ class InvalidSetting(HaulError, ValueError):
 class Unreachable(HaulError):
     """Redis does not answer, the connection broke, or Redis refuses the call for now, for example because it is loading
     its data, is out of memory or has too few replicas. Redis may or may not have executed the call: repeat it."""
+
+
+class NotAllPushed(Unreachable):
+    """Partitions of the queue could not be reached. The others have their jobs, so push only the rest again."""
+
+    def __init__(
+        self, text: str, partitions: List[str], pushed: Dict[str, int], not_pushed: Dict[str, Optional[int]]
+    ) -> None:
+        super().__init__(text)
+        #: The names of the partitions that could not be reached.
+        self.partitions = partitions
+        #: The ids of the jobs that are certainly pushed, with the `at` of each push, unix ms.
+        self.pushed = pushed
+        #: The ids of all others. With an `at`, Redis may have the push nevertheless, or the job had it before: push it
+        #: again with this `at`, so that it does nothing a second time.
+        self.not_pushed = not_pushed
 
 
 class Refused(HaulError):

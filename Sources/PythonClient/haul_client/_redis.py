@@ -116,7 +116,13 @@ def is_lost_slot(error: BaseException) -> bool:
 
 
 def translated(error: BaseException) -> HaulError:
-    """An error of redis-py as one of this package."""
+    """An error of redis-py as one of this package, which it is the cause of."""
+    found = _translated(error)
+    found.__cause__ = error
+    return found
+
+
+def _translated(error: BaseException) -> HaulError:
     text = str(error) or type(error).__name__
     if isinstance(error, (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)):
         return Refused(f"Redis refuses the password or the command: {text}")

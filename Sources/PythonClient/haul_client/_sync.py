@@ -522,7 +522,10 @@ class Queue:
     def push_many(
         self, jobs: Iterable[Job], *, urgent: bool = False, replicas: int = 0, within: float = 1.0
     ) -> List[JobHandle]:
-        """Pushes any number of jobs in their order, in one round trip. If one is not valid, none is pushed."""
+        """Pushes any number of jobs in their order, in few round trips. If one is not valid, none is pushed.
+
+        If a partition of the queue cannot be reached, the others get their jobs, and NotAllPushed says which are pushed.
+        """
         elements: List[Element] = self._run(self._core.push_many(list(jobs), urgent, replicas, within))
         return [JobHandle(self, each.id, each.at, each.place) for each in elements]
 
