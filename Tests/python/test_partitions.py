@@ -206,7 +206,7 @@ def test_a_push_waits_for_a_partition_that_comes_back_within_the_patience(cluste
 
 def test_replicas_of_all_partitions_are_waited_for_together(redis_of_partitions, idle_queue):
     with idle_queue(redis_of_partitions.url) as queue:
-        jobs = [haul.Download("https://example.org/a", id=f"film-{number}") for number in range(40)]
+        jobs = [haul.Download("https://example.org/a", id=f"film-{number}", reply_to="replicas") for number in range(40)]
         began = time.monotonic()
         with pytest.raises(haul.NotReplicated, match="0 of 1 replicas have the push after 2 s"):
             queue.push_many(jobs, replicas=1, within=2)
@@ -228,6 +228,43 @@ def test_a_right_that_a_user_lacks_in_one_partition_does_not_keep_jobs_from_the_
         assert waiting(server, [f"films#{n}of8" for n in range(8)]) == set(ids) - set(refused)
     finally:
         server.close()
+
+
+def test_errors_name_the_partition_that_is_away(cluster, idle_queue):
+    ids = [f"film-{number}" for number in range(40)]
+    servers, parts = homes(cluster, ids)
+    away = servers[ids[0]]
+    lost = {part for id, part in parts.items() if servers[id] is away}
+    with idle_queue(cluster.url, patience=0.2) as queue:
+        queue.stats()
+        away.kill()
+        calls = (
+            lambda: queue.stats(), lambda: queue.status(ids), lambda: queue.schedules(), lambda: queue.cancel(ids),
+            lambda: queue.handle(ids[0]).status(), lambda: queue.push(haul.Download("https://example.org/a", id=ids[0])),
+            lambda: list(queue.settled(idle=0.5)),
+        )
+        for call in calls:
+            with pytest.raises(haul.Unreachable, match=r"^the partition films#\dof8: [^:]*cannot reach Redis") as failure:
+                call()
+            assert str(failure.value).split(":")[0].split()[-1] in lost
+
+
+def test_errors_say_that_a_slot_is_being_moved(cluster, idle_queue):
+    key = "haul:{films#3of8}:jobs"
+    source = cluster.owner(key)
+    target = next(server for server in cluster.servers if server is not source)
+    slot = source.cli("CLUSTER", "KEYSLOT", key)
+    assert target.cli("CLUSTER", "SETSLOT", slot, "IMPORTING", source.cli("CLUSTER", "MYID")) == "OK"
+    assert source.cli("CLUSTER", "SETSLOT", slot, "MIGRATING", target.cli("CLUSTER", "MYID")) == "OK"
+    id = next(id for id in map(str, range(100)) if haul.partition(QUEUE, id) == "films#3of8")
+    expected = "^the partition films#3of8: the queue's slot is being moved$"
+    with idle_queue(cluster.url, patience=0.2) as queue:
+        for call in (queue.stats, lambda: queue.push(haul.Download("https://example.org/a", id=id))):
+            with pytest.raises(haul.Unreachable, match=expected):
+                call()
+    with haul.Queue(cluster.url, "films#3of8", patience=0.2) as queue:
+        with pytest.raises(haul.Unreachable, match="^the queue's slot is being moved$"):
+            queue.stats()
 
 
 def test_open_jobs_are_read_while_another_partition_is_away(cluster, idle_queue):

@@ -14,9 +14,16 @@ from ._errors import InvalidURL, Unreachable
 from ._redis import check_url, options_for
 
 _SCHEMES = {"redis+cluster://": "redis://", "rediss+cluster://": "rediss://"}
-#: Replies of a node that does not have the slot, or not all of it yet. An ordinary client of redis-py 5 gives them as text.
-_MOVED = (exceptions.MovedError, exceptions.AskError, exceptions.TryAgainError, exceptions.ClusterDownError)
-_MOVED_TEXTS = ("MOVED ", "ASK ", "TRYAGAIN ", "CLUSTERDOWN ")
+_IS_MOVED, _IS_BEING_MOVED, _IS_DOWN = (
+    "the queue's slot is on another node of the cluster", "the queue's slot is being moved",
+    "the Redis Cluster is down: not all slots are served",
+)
+#: Replies of a node that does not have the slot, or not all of it yet, and what they mean. An ordinary client of redis-py 5
+#: gives them as text. A MovedError is an AskError.
+_MOVED = (
+    (exceptions.MovedError, "MOVED ", _IS_MOVED), (exceptions.AskError, "ASK ", _IS_BEING_MOVED),
+    (exceptions.TryAgainError, "TRYAGAIN ", _IS_BEING_MOVED), (exceptions.ClusterDownError, "CLUSTERDOWN ", _IS_DOWN),
+)
 
 
 def is_cluster_url(url: str) -> bool:
@@ -58,5 +65,8 @@ def node_options(given: Dict[str, Any]) -> Dict[str, Any]:
 def check_moved(values: Sequence[Any]) -> None:
     """Raises Unreachable if the slot is not where it was, or is being moved: the commands may be sent again then."""
     for value in values:
-        if isinstance(value, _MOVED) or isinstance(value, exceptions.ResponseError) and str(value).startswith(_MOVED_TEXTS):
-            raise Unreachable(f"the node does not have the slot: {value}")
+        if not isinstance(value, exceptions.ResponseError):
+            continue
+        for kind, text, meaning in _MOVED:
+            if isinstance(value, kind) or str(value).startswith(text):
+                raise Unreachable(meaning) from value

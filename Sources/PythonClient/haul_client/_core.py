@@ -212,15 +212,19 @@ class Core:
             try:
                 replies: List[Any] = yield Run(commands, keys.jobs, block)
                 return replies
-            except Unreachable:
+            except Unreachable as error:
                 if time.monotonic() + delay > until:
-                    raise
+                    raise self.named(error, keys)
+            except (Refused, RedisFailed) as error:
+                raise self.named(error, keys)
             yield Pause(delay)
             delay = min(1.0, delay * 2)
 
     def named(self, error: HaulError, keys: Keys) -> HaulError:
         """The error, with the name of the partition in its text."""
-        return error if len(self.parts) == 1 else type(error)(f"the partition {keys.queue}: {error}")
+        if len(self.parts) == 1 or str(error).startswith(f"the partition {keys.queue}: "):
+            return error
+        return type(error)(f"the partition {keys.queue}: {error}")
 
     def time(self, keys: Keys) -> Operation[int]:
         """The clock of the server of these keys: unix ms."""
@@ -387,10 +391,11 @@ class Core:
         where = f"the partition {names[0]}" if len(names) == 1 else f"the partitions {', '.join(names)}"
         shown = ", ".join(list(rest)[:10]) + (f" and {len(rest) - 10} more" if len(rest) > 10 else "")
         perhaps = "perhaps not" if any(at is not None for at in rest.values()) else "not"
-        text = f"{where}: {failure}. {len(pushed)} of {len(pushed) + len(rest)} jobs are pushed, but {perhaps} {shown}"
-        if not isinstance(failure, Unreachable):
-            return type(failure)(text)
-        return NotAllPushed(text + ". Push only these again", names, pushed, rest)
+        text = f"{where}: {failure}"
+        if len(elements) > 1:
+            text += f". {len(pushed)} of {len(pushed) + len(rest)} jobs are pushed, but {perhaps} {shown}"
+            text += ". Push only these again" if pushed else ""
+        return NotAllPushed(text, names, pushed, rest) if isinstance(failure, Unreachable) else type(failure)(text)
 
     # Control
 
