@@ -198,3 +198,14 @@ def test_jobs_are_pushed_to_all_partitions_before_it_says_that_replicas_lack_the
         with pytest.raises(haul.NotReplicated, match="0 of 1 replicas have the push"):
             queue.push_many([haul.Download("https://example.org/a", id=id) for id in ids], replicas=1, within=0.01)
     assert sum(int(server.cli("LLEN", f"haul:{{films#{number}of4}}:jobs")) for number in range(4)) == 20
+
+
+def test_a_right_or_a_password_that_is_missing_in_a_cluster_is_not_taken_for_a_cluster_that_is_away(queue_of, cluster):
+    for server in cluster.servers:
+        server.cli("ACL", "SETUSER", "shop", "on", ">secret", "+@all", "-cluster", "~*", "&*")
+        server.cli("ACL", "SETUSER", "shop-2", "on", ">secret", "+@all", "-time", "~*", "&*")
+    for user in ("shop:secret", "shop-2:secret", "shop:wrong"):
+        with queue_of(cluster.url.replace("//", f"//{user}@"), patience=0.5) as queue:
+            with pytest.raises(haul.Refused):
+                queue.push(haul.Download("https://example.org/a", id="film"))
+    assert isinstance(_redis.translated(exceptions.ResponseError("NOPERM this user has no permissions")), haul.Refused)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from redis import connection, exceptions
 
@@ -115,6 +115,16 @@ def is_lost_slot(error: BaseException) -> bool:
     return isinstance(error, exceptions.SlotNotCoveredError)
 
 
+def refusal(error: BaseException) -> Optional[BaseException]:
+    """That the password is wrong or a right is missing, perhaps that of asking a cluster for its nodes; None if neither."""
+    if isinstance(error, exceptions.RedisClusterException):
+        reason = error.__cause__ or error.__context__
+        return None if reason is None else refusal(reason)
+    kinds = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
+    is_refusal = isinstance(error, exceptions.ResponseError) and str(error).startswith("NOPERM ")
+    return error if is_refusal or isinstance(error, kinds) else None
+
+
 def translated(error: BaseException) -> HaulError:
     """An error of redis-py as one of this package, which it is the cause of."""
     found = _translated(error)
@@ -124,8 +134,9 @@ def translated(error: BaseException) -> HaulError:
 
 def _translated(error: BaseException) -> HaulError:
     text = str(error) or type(error).__name__
-    if isinstance(error, (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)):
-        return Refused(f"Redis refuses the password or the command: {text}")
+    refused = refusal(error)
+    if refused is not None:
+        return Refused(f"Redis refuses the password or the command: {refused}")
     if is_temporary(error):
         return Unreachable(f"Redis refuses commands for now: {text}")
     if isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError, OSError, exceptions.RedisClusterException)):
