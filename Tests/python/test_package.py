@@ -52,6 +52,19 @@ def test_each_public_name_of_the_package_is_exported():
     assert public == set(haul.__all__)
 
 
+@pytest.mark.parametrize("version", ["4.3.4", "4.6.0", None])
+def test_an_import_with_a_redis_py_that_is_too_old_says_so(version, tmp_path):
+    (tmp_path / "redis").mkdir()
+    (tmp_path / "redis/__init__.py").write_text(f"__version__ = {version!r}" if version else "")
+    paths = [str(tmp_path), str(REPOSITORY / "Sources/PythonClient")]
+    for module in ("haul_client", "haul_client.testing"):
+        done = subprocess.run(
+            [PYTHON, "-c", f"import {module}"], capture_output=True, text=True, timeout=60,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
+        last = done.stderr.splitlines()[-1]
+        assert last.startswith("ImportError: haul_client needs redis-py 5 or newer") and (version or "") in last, done.stderr
+
+
 def test_the_client_knows_each_setting_of_a_queue():
     page = (REPOSITORY / "docs/operate/queues.md").read_text("utf-8")
     table = page.partition("<!-- generated: queue settings -->")[2].partition("<!-- end -->")[0]

@@ -7,6 +7,7 @@
         print(handle.result(timeout=600).raise_for_error().file)
 """
 
+from . import _requirements  # First, because the other modules need what it asks for.
 from ._async import AsyncBatchHandle, AsyncJobHandle, AsyncQueue, AsyncSettled
 from ._errors import (
     Closed, EventsNotKept, HaulError, InvalidJob, InvalidQueueName, InvalidSetting, InvalidURL, JobCancelled, JobFailed,
