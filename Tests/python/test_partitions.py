@@ -37,6 +37,25 @@ def cluster():
     cluster.close()
 
 
+@pytest.fixture(scope="module")
+def cluster_of_all():
+    cluster = Cluster()
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def idle_cluster(cluster_of_all):
+    """A cluster without a worker, whose servers a test may kill."""
+    yield cluster_of_all
+    for server in cluster_of_all.servers:
+        if server.process.poll() is not None:
+            server.start()
+    for server in cluster_of_all.servers:
+        eventually("the cluster to be up", lambda: "cluster_state:ok" in server.cli("CLUSTER", "INFO"))
+        server.cli("FLUSHALL")
+
+
 def queue_of(kind, url, loop, **options):
     if kind == "sync":
         return haul.Queue(url, QUEUE, **options)
@@ -126,12 +145,12 @@ def test_ends_of_partitions_that_were_taken_and_not_acknowledged_come_again(redi
 
 
 @pytest.mark.parametrize("failure", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hanging"])
-def test_ends_are_handed_out_while_another_partition_is_away(failure, cluster, idle_queue):
+def test_ends_are_handed_out_while_another_partition_is_away(failure, idle_cluster, idle_queue):
     ids = [f"film-{number}" for number in range(100)]
-    owner = lay_ends(cluster, 3, ids)
-    away = next(server for server in cluster.servers if server is not owner)
-    number = next(n for n in range(COUNT) if cluster.owner(f"haul:{{films#{n}of8}}:jobs") is away)
-    with idle_queue(cluster.url + "/?socket_timeout=0.5", patience=0.5) as queue:
+    owner = lay_ends(idle_cluster, 3, ids)
+    away = next(server for server in idle_cluster.servers if server is not owner)
+    number = next(n for n in range(COUNT) if idle_cluster.owner(f"haul:{{films#{n}of8}}:jobs") is away)
+    with idle_queue(idle_cluster.url + "/?socket_timeout=0.5", patience=0.5) as queue:
         queue.stats()
         away.process.send_signal(failure)
         try:
@@ -142,7 +161,7 @@ def test_ends_are_handed_out_while_another_partition_is_away(failure, cluster, i
             away.process.wait()
             away.start()
         eventually("the server to be back", lambda: away.cli("CLUSTER", "INFO").startswith("cluster_state:ok"))
-        lay_ends(cluster, number, ["back"])
+        lay_ends(idle_cluster, number, ["back"])
         assert settle(queue, 1, within=40) == ["back"]
 
 
@@ -160,12 +179,12 @@ def waiting(server, parts):
 
 
 @pytest.mark.parametrize("at", [None, 1_763_712_000_000])
-def test_a_push_reaches_the_other_partitions_while_some_are_away_and_says_which_jobs_are_not_pushed(at, cluster, idle_queue):
+def test_a_push_reaches_the_other_partitions_while_some_are_away_and_says_which_jobs_are_not_pushed(at, idle_cluster, idle_queue):
     ids = [f"film-{number}" for number in range(40)]
-    servers, parts = homes(cluster, ids)
+    servers, parts = homes(idle_cluster, ids)
     away = servers[ids[0]]
     lost = [id for id in ids if servers[id] is away]
-    with idle_queue(cluster.url, patience=0.5) as queue:
+    with idle_queue(idle_cluster.url, patience=0.5) as queue:
         queue.stats()
         away.kill()
         began = time.monotonic()
@@ -177,7 +196,7 @@ def test_a_push_reaches_the_other_partitions_while_some_are_away_and_says_which_
         assert list(error.not_pushed) == lost and sorted(error.pushed) == sorted(set(ids) - set(lost))
         assert set(error.not_pushed.values()) == {at} and all(error.pushed.values())
         assert str(error).startswith("the partition") and f"{len(error.pushed)} of 40 jobs are pushed" in str(error)
-        for server in cluster.servers:
+        for server in idle_cluster.servers:
             own = [id for id in ids if servers[id] is server and server is not away]
             assert waiting(server, [parts[id] for id in own]) == set(own) if own else True
         # None is pushed if one of them is not valid, also where a partition is away.
@@ -189,11 +208,11 @@ def test_a_push_reaches_the_other_partitions_while_some_are_away_and_says_which_
         assert waiting(away, [parts[id] for id in lost]) == set(lost)
 
 
-def test_a_push_waits_for_a_partition_that_comes_back_within_the_patience(cluster, idle_queue):
+def test_a_push_waits_for_a_partition_that_comes_back_within_the_patience(idle_cluster, idle_queue):
     ids = [f"film-{number}" for number in range(20)]
-    servers, parts = homes(cluster, ids)
+    servers, parts = homes(idle_cluster, ids)
     away = servers[ids[0]]
-    with idle_queue(cluster.url, patience=60) as queue, ThreadPoolExecutor(1) as threads:
+    with idle_queue(idle_cluster.url, patience=60) as queue, ThreadPoolExecutor(1) as threads:
         queue.stats()
         away.kill()
         pushed = threads.submit(lambda: queue.push_many([haul.Download("https://example.org/a", id=id) for id in ids]))
@@ -230,12 +249,26 @@ def test_a_right_that_a_user_lacks_in_one_partition_does_not_keep_jobs_from_the_
         server.close()
 
 
-def test_errors_name_the_partition_that_is_away(cluster, idle_queue):
+def test_a_wait_for_ends_does_not_end_before_it_has_read_the_open_jobs_of_a_partition_that_is_back(idle_cluster, idle_queue, caplog):
+    id, at = "film", 1_763_712_000_000
+    key = f"haul:{{{haul.partition(QUEUE, id)}}}:job:{id}"
+    away = idle_cluster.owner(key)
+    away.cli("HSET", key, "state", "completed", "settled_until", str(at), "epoch", "1", "seq", "1")
+    with idle_queue(idle_cluster.url, patience=60) as queue, ThreadPoolExecutor(1) as threads:
+        queue.stats()
+        away.kill()
+        ends = threads.submit(lambda: [end.id for end in queue.settled(open_jobs=lambda: [(id, at)], idle=0.1)])
+        eventually("a warning", lambda: any("trying again" in text for text in caplog.messages))
+        away.start()
+        assert ends.result(60) == [id]
+
+
+def test_errors_name_the_partition_that_is_away(idle_cluster, idle_queue):
     ids = [f"film-{number}" for number in range(40)]
-    servers, parts = homes(cluster, ids)
+    servers, parts = homes(idle_cluster, ids)
     away = servers[ids[0]]
     lost = {part for id, part in parts.items() if servers[id] is away}
-    with idle_queue(cluster.url, patience=0.2) as queue:
+    with idle_queue(idle_cluster.url, patience=0.2) as queue:
         queue.stats()
         away.kill()
         calls = (
@@ -249,34 +282,38 @@ def test_errors_name_the_partition_that_is_away(cluster, idle_queue):
             assert str(failure.value).split(":")[0].split()[-1] in lost
 
 
-def test_errors_say_that_a_slot_is_being_moved(cluster, idle_queue):
+def test_errors_say_that_a_slot_is_being_moved(idle_cluster, idle_queue):
     key = "haul:{films#3of8}:jobs"
-    source = cluster.owner(key)
-    target = next(server for server in cluster.servers if server is not source)
+    source = idle_cluster.owner(key)
+    target = next(server for server in idle_cluster.servers if server is not source)
     slot = source.cli("CLUSTER", "KEYSLOT", key)
     assert target.cli("CLUSTER", "SETSLOT", slot, "IMPORTING", source.cli("CLUSTER", "MYID")) == "OK"
     assert source.cli("CLUSTER", "SETSLOT", slot, "MIGRATING", target.cli("CLUSTER", "MYID")) == "OK"
     id = next(id for id in map(str, range(100)) if haul.partition(QUEUE, id) == "films#3of8")
     expected = "^the partition films#3of8: the queue's slot is being moved$"
-    with idle_queue(cluster.url, patience=0.2) as queue:
-        for call in (queue.stats, lambda: queue.push(haul.Download("https://example.org/a", id=id))):
-            with pytest.raises(haul.Unreachable, match=expected):
-                call()
-    with haul.Queue(cluster.url, "films#3of8", patience=0.2) as queue:
-        with pytest.raises(haul.Unreachable, match="^the queue's slot is being moved$"):
-            queue.stats()
+    try:
+        with idle_queue(idle_cluster.url, patience=0.2) as queue:
+            for call in (queue.stats, lambda: queue.push(haul.Download("https://example.org/a", id=id))):
+                with pytest.raises(haul.Unreachable, match=expected):
+                    call()
+        with haul.Queue(idle_cluster.url, "films#3of8", patience=0.2) as queue:
+            with pytest.raises(haul.Unreachable, match="^the queue's slot is being moved$"):
+                queue.stats()
+    finally:
+        for server in (source, target):
+            server.cli("CLUSTER", "SETSLOT", slot, "STABLE")
 
 
-def test_open_jobs_are_read_while_another_partition_is_away(cluster, idle_queue):
-    away = cluster.owner("haul:{films#0of8}:jobs")
+def test_open_jobs_are_read_while_another_partition_is_away(idle_cluster, idle_queue):
+    away = idle_cluster.owner("haul:{films#0of8}:jobs")
     ids = [f"film-{number}" for number in range(20)]
-    owners = {id: cluster.owner(f"haul:{{{haul.partition(QUEUE, id)}}}:jobs") for id in ids}
+    owners = {id: idle_cluster.owner(f"haul:{{{haul.partition(QUEUE, id)}}}:jobs") for id in ids}
     served = [id for id, owner in owners.items() if owner is not away]
     at = 1_763_712_000_000
     for id, owner in owners.items():
         key = f"haul:{{{haul.partition(QUEUE, id)}}}:job:{id}"
         owner.cli("HSET", key, "state", "completed", "settled_until", str(at), "epoch", "1", "seq", "1")
-    with idle_queue(cluster.url, patience=0.5) as queue:
+    with idle_queue(idle_cluster.url, patience=0.5) as queue:
         queue.stats()
         away.kill()
         found = []
