@@ -13,12 +13,12 @@ struct GroupTests {
     }
 
     /// Pushes jobs of a group, whose ids are its name and a number.
-    private func push(_ f: QueueFixture, _ group: String?, _ numbers: Range<Int>, front: Bool = false) async throws {
+    func push(_ f: QueueFixture, _ group: String?, _ numbers: Range<Int>, front: Bool = false) async throws {
         let elements = numbers.map { Self.element("\(group ?? "none")-\($0)", group) }
         try await push(f, elements, front: front)
     }
 
-    private func push(_ f: QueueFixture, _ elements: [String], front: Bool = false) async throws {
+    func push(_ f: QueueFixture, _ elements: [String], front: Bool = false) async throws {
         for start in stride(from: 0, to: elements.count, by: 500) {
             let page = Array(elements[start..<min(start + 500, elements.count)])
             try await f.redis.send(Command(arguments: [front ? "RPUSH" : "LPUSH", f.queue.keys.jobs] + page))
@@ -120,21 +120,6 @@ struct GroupTests {
         }
         #expect(others <= 1)
         #expect(try await f.queue.stats().counts[.queued] == 100_000 - 1 - others)
-    }
-
-    @Test("elements that start nothing take no turn of their group") func dead() async throws {
-        let f = try await QueueFixture()
-        try await push(f, "bolt", 0..<90)
-        for _ in 0..<5 { _ = try #require(try await f.claim()) }
-        let at = try await f.queue.time()
-        let repeated = #"{"id":"acme-0","url":"http://h/","group":"acme","at":\#(at)}"#
-        try await push(f, [repeated])
-        try await push(f, (0..<300).map { $0 % 2 == 0 ? repeated : #"{"id":"x","group":"acme","url":7}"# })
-        try await push(f, "acme", 1..<2)
-        var begun: [String] = []
-        // A claim that has done as much as a call may do asks for another one.
-        for _ in 0..<100 where begun.count < 3 { if let claim = try await f.claim() { begun.append(claim.run.id) } }
-        #expect(begun == ["acme-0", "acme-1", "bolt-5"])
     }
 
     @Test("shares of slots are equal, however long the jobs of a group take", arguments: [2, 3, 10])

@@ -69,7 +69,7 @@ import Testing
         }
         #expect(try await call("-G", "--data-urlencode", "=a b", origin.url("/q")).out == "GET /q?a%20b ")
         let nested = origin.url("/q").replacing("http://", with: "") + "?next=http://h/"
-        #expect(try await call(nested).err.contains("https://"), "a URL in the query is no scheme")
+        #expect(try await call(nested).err.contains("https://"), "a URL in the query names no scheme of the whole")
         #expect(try await call("-G", "-d", "@\(file)", origin.url("/q")).out == "GET /q?a=1b=2 ")
         let twice = try await call("-G", "-d", "@-", origin.url("/q"), origin.url("/r"), input: "a=1\n")
         #expect(twice.out == "GET /q?a=1 GET /r?a=1 ", "\(twice)")
