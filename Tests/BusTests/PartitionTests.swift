@@ -282,7 +282,7 @@ struct PartitionFixture {
         let findings = try await Inspection.findings(of: f.queue)
         #expect(
             findings.filter { $0.problem.contains("no worker reads") }.map(\.subject) == [
-                "haul:{films#00of4}:jobs", "haul:{films#4}:jobs", "haul:{films#4of4}:jobs",
+                "haul:{films#00of4}:jobs", "haul:{films#4of4}:jobs", "haul:{films#4}:jobs",
             ])
     }
 

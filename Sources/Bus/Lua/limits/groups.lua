@@ -25,12 +25,13 @@
 -- Writes: jobs, groups, deferred_groups, deferred_group:<group>, busy_group:<group>.
 do
   local RUNNING, LIMITED, RETURNED = 2 ^ 40, 1e17, '*'
-  local KEPT_MS, MAX_NAME, PATIENCE_MS = '86400000', 128, 200
+  local KEPT_MS, MAX_NAME = '86400000', 128
   -- The group that was the last one to start nothing, by queue: since when, and when last (ms).
   local idle_groups = {}
   -- How much one call sorts, in units of what a small element costs. A claim also does other things. Elements are read
-  -- in pages of at most PAGE elements and, judging by the last page, PAGE_BYTES.
-  local MOST = { claim = 160, tick = 350 }
+  -- in pages of at most PAGE elements and, judging by the last page, PAGE_BYTES. A group whose elements start nothing keeps
+  -- its turn for idle_ms.
+  local MOST = { claim = 160, tick = 350, idle_ms = 200 }
   local FIRST_PAGE, PAGE, PAGE_BYTES = 8, 40, 32768
   -- How many elements that start nothing one call does.
   local MOST_DONE = 5
@@ -248,12 +249,12 @@ do
   -- turn, because these elements take no slot.
   local function is_idle_for_long(c, group)
     local known = idle_groups[c.PREFIX]
-    if not known or known.group ~= group or c.now > known.last + PATIENCE_MS then
+    if not known or known.group ~= group or c.now > known.last + MOST.idle_ms then
       known = { group = group, since = c.now }
       idle_groups[c.PREFIX] = known
     end
     known.last = c.now
-    return c.now > known.since + PATIENCE_MS
+    return c.now > known.since + MOST.idle_ms
   end
 
   -- Takes the element of the next group that has a turn. Returns the element and the key of its list, or nil.
