@@ -264,16 +264,23 @@ struct Aria2: Sendable {
     ///
     /// - Throws: `Failure` if the job is not known, or if too many searches of the caller run.
     func status(_ id: String, _ keys: Set<String>, _ caller: Caller) async throws -> String {
-        let fields = try await fields(of: [id])[0]
-        if let state = fields["state"].flatMap(JobState.init) {
-            return Self.download(ListedJob(id: id), state, fields, keys: keys)
-        }
+        if let download = try await claimed(id, keys) { return download }
         guard let hold = api.calls.hold(api.counter.next(), for: caller) else {
             throw Failure("too many searches run at once: wait for the answer of an earlier one")
         }
         defer { withExtendedLifetime(hold) {} }
-        guard let job = try await queue.waiting(for: id) else { throw Failure("GID \(id) is not found") }
-        return Self.download(job, .queued, [:], keys: keys)
+        if let job = try await queue.waiting(for: id) { return Self.download(job, .queued, [:], keys: keys) }
+        // A worker may have taken the job in the meantime.
+        if let download = try await claimed(id, keys) { return download }
+        throw Failure("GID \(id) is not found")
+    }
+
+    /// A job that has a hash as `tellStatus` answers it; nil if it has none.
+    private func claimed(_ id: String, _ keys: Set<String>) async throws -> String? {
+        let fields = try await fields(of: [id])[0]
+        return fields["state"].flatMap(JobState.init).map {
+            Self.download(ListedJob(id: id), $0, fields, keys: keys)
+        }
     }
 
     /// The options of a job that a client shows. AriaNg retries a failed download by adding it with these options and the

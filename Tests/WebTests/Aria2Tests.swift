@@ -74,6 +74,21 @@ import Testing
         #expect(try await bench.message("aria2.tellStatus", "[\"\(gid)\"]")?.contains("is not found") == true)
     }
 
+    /// Its element has left the list when the search comes there, and its hash was not there before.
+    @Test("a download that a worker takes meanwhile is found") func claimedMeanwhile() async throws {
+        let bench = try await Bench()
+        for number in 1...200 {
+            let gid = try #require(try await bench.result("aria2.addUri", #"[["http://h/\#(number)"]]"#).string)
+            async let claim = bench.fixture.claim()
+            repeat {
+                let answer = try await bench.call("aria2.tellStatus", "[\"\(gid)\"]")
+                let status = try #require(answer["result"]?["status"]?.string, "\(answer.text)")
+                if status == "active" { break }
+            } while true
+            try await bench.fixture.settle(try #require(try await claim), WebFixture.done)
+        }
+    }
+
     /// AriaNg asks for the options of a failed download, and adds it again with them and with the URLs of its record.
     @Test("a retry by AriaNg retries the job itself, so that its query, headers and checksum are kept")
     func retry() async throws {

@@ -35,6 +35,12 @@ struct KnownJobs {
             guard error.code == .noPermission else { throw ExitStatus.printing(error) }
             known.lacksPermission = true
         }
+        // Workers may have taken jobs in the meantime.
+        let unknown = ids.filter { known.states[$0] == nil }
+        guard !unknown.isEmpty else { return known }
+        for (id, fields) in zip(unknown, try await queue.fields(["state"], of: unknown)) {
+            known.states[id] = fields["state"].flatMap(JobState.init)
+        }
         return known
     }
 

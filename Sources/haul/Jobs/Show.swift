@@ -46,12 +46,17 @@ struct Show: AsyncParsableCommand {
     ///
     /// - Parameter waiting: The job as it waits in the queue, if that is known.
     private func show(_ id: String, of queue: Queue, _ waiting: ListedJob?) async throws -> Bool {
-        guard let record = try await queue.job(id) else {
+        var claimed = try await queue.job(id)
+        if claimed == nil {
             let searched = waiting == nil ? try? await queue.waiting(for: id) : nil
-            guard let job = waiting ?? searched else { return false }
-            await showWaiting(job, in: queue)
-            return true
+            if let job = waiting ?? searched {
+                await showWaiting(job, in: queue)
+                return true
+            }
+            // A worker may have taken the job in the meantime.
+            claimed = try await queue.job(id)
         }
+        guard let record = claimed else { return false }
         if common.json {
             Terminal.line(record.json())
         } else if all {
