@@ -16,6 +16,8 @@ struct Ledger {
     var rejectedReplyLists: Set<String> = []
     /// By their names.
     var schedules: [String: ExpectedSchedule] = [:]
+    /// The ids that all runs of a schedule share. Their jobs come back, so that nothing of them is dropped.
+    private var sharedIDs: Set<String> = []
     /// The last entry of the event stream whose webhook was recorded.
     var reportedEntry = "0-0"
     var now: Int64 = 0
@@ -70,7 +72,7 @@ struct Ledger {
     /// Records the run of a schedule, which a worker has pushed.
     mutating func recordRun(_ id: String) {
         recordPush(id, ExpectedJob(element: ExpectedJob.internalElement, isTimed: true))
-        retired[id] = nil
+        if schedules[id] != nil { sharedIDs.insert(id) }
     }
 
     /// The ids of the jobs that get pushes and operations.
@@ -139,7 +141,7 @@ struct Ledger {
             ids.dropLast(window).filter {
                 let job = jobs[$0]!
                 return job.facts.state?.isFinal ?? (job.want == nil) && job.pendingOperation == nil
-                    && !waitingIDs.contains($0)
+                    && !waitingIDs.contains($0) && !sharedIDs.contains($0)
             })
         for id in done {
             if jobs[id]!.pendingSince != nil { recordViolation("\(id): a push or an operation was lost") }
