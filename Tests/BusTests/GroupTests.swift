@@ -13,12 +13,12 @@ struct GroupTests {
     }
 
     /// Pushes jobs of a group, whose ids are its name and a number.
-    private func push(_ f: QueueFixture, _ group: String?, _ numbers: Range<Int>, front: Bool = false) async throws {
+    func push(_ f: QueueFixture, _ group: String?, _ numbers: Range<Int>, front: Bool = false) async throws {
         let elements = numbers.map { Self.element("\(group ?? "none")-\($0)", group) }
         try await push(f, elements, front: front)
     }
 
-    private func push(_ f: QueueFixture, _ elements: [String], front: Bool = false) async throws {
+    func push(_ f: QueueFixture, _ elements: [String], front: Bool = false) async throws {
         for start in stride(from: 0, to: elements.count, by: 500) {
             let page = Array(elements[start..<min(start + 500, elements.count)])
             try await f.redis.send(Command(arguments: [front ? "RPUSH" : "LPUSH", f.queue.keys.jobs] + page))

@@ -26,9 +26,12 @@
 do
   local RUNNING, LIMITED, RETURNED = 2 ^ 40, 1e17, '*'
   local KEPT_MS, MAX_NAME = '86400000', 128
+  -- The group that was the last one to start nothing, by queue: since when, and when last (ms).
+  local idle_groups = {}
   -- How much one call sorts, in units of what a small element costs. A claim also does other things. Elements are read
-  -- in pages of at most PAGE elements and, judging by the last page, PAGE_BYTES.
-  local MOST = { claim = 160, tick = 350 }
+  -- in pages of at most PAGE elements and, judging by the last page, PAGE_BYTES. A group whose elements start nothing keeps
+  -- its turn for idle_ms.
+  local MOST = { claim = 160, tick = 350, idle_ms = 200 }
   local FIRST_PAGE, PAGE, PAGE_BYTES = 8, 40, 32768
   -- How many elements that start nothing one call does.
   local MOST_DONE = 5
@@ -242,11 +245,22 @@ do
     return not c.is_queue_sorted
   end
 
-  -- Takes the element of the next group that has a turn. A group whose last element has started no job in this call comes
-  -- behind the others. Returns the element and the key of its list, or nil.
+  -- Whether the elements of a group start nothing for so long that others come before it. Until then the group keeps its
+  -- turn, because these elements take no slot.
+  local function is_idle_for_long(c, group)
+    local known = idle_groups[c.PREFIX]
+    if not known or known.group ~= group or c.now > known.last + MOST.idle_ms then
+      known = { group = group, since = c.now }
+      idle_groups[c.PREFIX] = known
+    end
+    known.last = c.now
+    return c.now > known.since + MOST.idle_ms
+  end
+
+  -- Takes the element of the next group that has a turn. Returns the element and the key of its list, or nil.
   function Groups.take(c)
     if not c.are_groups_sorted then sort(c, MOST.claim) end
-    if c.turn and c.turn ~= RETURNED then c.idle_turns = (c.idle_turns or 0) + 1 end
+    if c.turn and c.turn ~= RETURNED and is_idle_for_long(c, c.turn) then c.idle_turns = (c.idle_turns or 0) + 1 end
     c.turn = nil
     local rank, index = c.idle_turns or 0, turns_of(c)
     for _ = 1, 100 do
@@ -323,7 +337,7 @@ do
     if group then begin_use(c) elseif not Groups.are_used(c) then return end
     group = group or ''
     try('SADD', c.PREFIX .. KEY.busyGroup .. group, id)
-    if c.turn == group then c.turn = nil end
+    if c.turn == group then c.turn, idle_groups[c.PREFIX] = nil, nil end
     local rule = rule_of(c, group)
     if rule and rule.interval then
       Starts.record(c, rule.host, rule.interval)
