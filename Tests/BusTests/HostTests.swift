@@ -196,6 +196,23 @@ struct HostTests {
         try await f.expectOrder()
     }
 
+    @Test("a limit of a port counts for URLs that leave out the default port, and a dot at the end makes no other host")
+    func defaultPorts() async throws {
+        let f = try await QueueFixture()
+        for name in ["slow:80", "tls:443", "dot"] { try await limit(name, #"{"connections":0}"#, f) }
+        let held = [
+            "http://slow/", "http://slow:80/", "HTTP://me@Slow./", "https://tls?x", "https://tls.:443/",
+            "http://dot./", "https://dot.:8080/",
+        ]
+        let free = ["https://slow/", "http://tls/", "http://slow:8080/", "http://127.0.0.1/"]
+        for (number, url) in (held + free).enumerated() { try await f.push(#"{"id":"\#(number)","url":"\#(url)"}"#) }
+        #expect(try await claims(f).map(\.run.id) == free.indices.map { "\(held.count + $0)" })
+        #expect(try await length("deferred_host:slow:80", f) == 3)
+        #expect(try await length("deferred_host:tls:443", f) == 2)
+        #expect(try await length("deferred_host:dot", f) == 2)
+        try await f.expectOrder()
+    }
+
     @Test("after a 429 to one worker all workers leave the host alone, until its retry is due")
     func shut() async throws {
         let f = try await QueueFixture()

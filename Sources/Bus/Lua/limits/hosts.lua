@@ -23,6 +23,7 @@ do
   local BYTES_OF_CHECK = 200
   -- After how many bytes of elements one call returns no more to the queue, and how many elements it reads at once.
   local MAX_BYTES, PAGE = 1048576, 20
+  local PORTS = { http = ':80', https = ':443' }
 
   -- Whether any limit of hosts may apply. It is read once in a call.
   local function are_limited(c)
@@ -35,11 +36,14 @@ do
     return c.are_hosts_limited
   end
 
-  -- The host of a URL in lower case, and the host with its port. Of an object it is the bucket.
+  -- The host of a URL in lower case, and the host with its port. Of an object it is the bucket. A dot at the end of a name
+  -- makes it no other host.
   local function host_of(url)
-    local authority = string.lower(match(url or '', '^%w+://([^/?#]*)') or '')
-    authority = match(authority, '^.*@(.*)$') or authority
-    return match(authority, '^%[[^%]]*%]') or match(authority, '^[^:]*'), authority
+    local scheme, authority = match(string.lower(url or ''), '^(%w+)://([^/?#]*)')
+    authority = string.gsub(match(authority or '', '^.*@(.*)$') or authority or '', '%.$', '')
+    authority = string.gsub(authority, '%.:', ':')
+    local host = match(authority, '^%[[^%]]*%]') or match(authority, '^[^:]*')
+    return host, authority .. (host == authority and PORTS[scheme] or '')
   end
 
   -- A whole number within these bounds, or nil.
@@ -250,7 +254,7 @@ do
   -- Records that a job's host asked for a pause of `delay` ms. mirror: its name and port, if it is not the host of the
   -- first URL. The fleet pauses for a minute at most, since the host may mean one of its resources only.
   function Hosts.back_off(c, id, delay, mirror)
-    local host = rule_of(c, host_of(mirror ~= '' and 'http://' .. mirror or call('HGET', c.JOB .. id, 'url'))).host
+    local host = rule_of(c, host_of(mirror ~= '' and 'any://' .. mirror or call('HGET', c.JOB .. id, 'url'))).host
     delay = math.min(delay, 60000)
     c.has_defaults_or_limits, c.are_hosts_limited, c.full_hosts = true, true, nil
     if delay < 1 or backoff_until(c, host) >= c.now + delay then return end
