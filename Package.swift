@@ -20,11 +20,12 @@ func embedded(_ folder: String) -> Target {
         cSettings: [.treatAllWarnings(as: .error), .disableWarning("c23-extensions")])
 }
 
-/// The module `Haul<folder>` in `Sources/<folder>`. The prefix avoids clashes with modules of other packages.
+/// The module `Haul<folder>` in `Sources/<folder>`. The prefix avoids clashes with modules of other packages. Each has a
+/// README.md, and `exclude` names what else is no source.
 func module(_ folder: String, _ dependencies: [Target.Dependency], exclude: [String] = []) -> Target {
     .target(
-        name: "Haul\(folder)", dependencies: dependencies, path: "Sources/\(folder)", exclude: exclude,
-        swiftSettings: settings)
+        name: "Haul\(folder)", dependencies: dependencies, path: "Sources/\(folder)",
+        exclude: ["README.md"] + exclude, swiftSettings: settings)
 }
 
 /// The tests of one module. They share HaulTestSupport.
@@ -66,7 +67,7 @@ let package = Package(
             name: "CHaulOpenSSL", path: "Sources/COpenSSL", providers: [.apt(["libssl-dev"])]),
         .systemLibrary(
             name: "CHaulExpat", path: "Sources/CExpat", providers: [.apt(["libexpat1-dev"])]),
-        .target(name: "CHaulLinux", path: "Sources/CLinux"),
+        .target(name: "CHaulLinux", path: "Sources/CLinux", exclude: ["README.md"]),
 
         // Threads that may block or poll, so that Swift's cooperative threads never do.
         module("Executors", ["CHaulLinux"]),
@@ -75,17 +76,21 @@ let package = Package(
         module("Contract", []),
         module("Redis", ["CHaulHiredis", "CHaulOpenSSL", "HaulExecutors"]),
         embedded("CLua"),
-        module("Bus", ["CHaulLua", "HaulContract", "HaulRedis"], exclude: ["Lua"]),
+        module(
+            "Bus", ["CHaulLua", "HaulContract", "HaulRedis"],
+            exclude: ["Claim/README.md", "Lua", "Settle/README.md", "Tick/README.md"]),
         .target(
             name: "HaulClient", dependencies: ["HaulBus", "HaulContract", "HaulRedis", logging],
-            swiftSettings: settings),
+            exclude: ["README.md"], swiftSettings: settings),
         // A queue without Redis, for the tests of a service.
         .target(
             name: "HaulClientTesting", dependencies: ["HaulClient", "HaulContract", "HaulExecutors"],
-            swiftSettings: settings),
+            exclude: ["README.md"], swiftSettings: settings),
 
         // The engine: HTTP, stores, and the activities that move bytes between the two.
-        module("HTTP", ["CHaulCurl", "CHaulOpenSSL", "CHaulLinux", "HaulContract", "HaulExecutors"]),
+        module(
+            "HTTP", ["CHaulCurl", "CHaulOpenSSL", "CHaulLinux", "HaulContract", "HaulExecutors"],
+            exclude: ["Connection/README.md"]),
         module("Storage", ["HaulContract", "HaulHTTP"]),
         module(
             "FileStore",
@@ -93,7 +98,9 @@ let package = Package(
         module(
             "ObjectStore",
             ["CHaulExpat", "CHaulOpenSSL", "HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"]),
-        module("Activities", ["HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"]),
+        module(
+            "Activities", ["HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"],
+            exclude: ["Download/README.md", "Download/Segments/README.md"]),
 
         // Log lines.
         module("Logs", ["HaulContract", "HaulExecutors", logging]),
@@ -134,7 +141,7 @@ let package = Package(
                 "HaulHTTPServer", "HaulLogs", "HaulObjectStore", "HaulRedis", "HaulTerminal", "HaulWeb", "HaulWorker",
                 argumentParser, logging,
             ],
-            swiftSettings: settings),
+            exclude: ["README.md"], swiftSettings: settings),
 
         // Benchmarks: HTTP alone against curl, and Redis alone against redis-benchmark. They are not products.
         .executableTarget(

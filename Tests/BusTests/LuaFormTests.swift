@@ -5,7 +5,7 @@ import Testing
 
 @testable import HaulBus
 
-/// The form of the Lua library: docs/contributing/architecture-bus.md.
+/// The form of the Lua library: Sources/Bus/Lua/README.md.
 @Suite struct LuaFormTests {
     /// A file of Lua, and what the header says of it.
     private struct File {

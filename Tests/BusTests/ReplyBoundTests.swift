@@ -117,7 +117,7 @@ import Testing
     }
 
     /// Redis takes some 2 ms to copy a MiB of one value, and a settle of a response copies it several times. So the calls
-    /// of large responses are longer (architecture-bus.md), but never by the number of their reply lists.
+    /// of large responses are longer (Sources/Bus/Settle/README.md), but never by the number of their reply lists.
     @Test(
         "a response for 64 reply lists is several short calls", arguments: RedisServer.Kind.installed,
         [(bytes: 64 << 10, factor: 1.0), (1 << 20, 10)])

@@ -2,7 +2,7 @@ import Foundation
 import HaulTestSupport
 import Testing
 
-/// Checks the statements of docs/contributing/ about files and imports.
+/// Checks what docs/contributing/ and the README.md files of Sources/ say about files and imports.
 @Suite struct ArchitectureTests {
     private static let repository = Pages.repository
 
@@ -11,7 +11,8 @@ import Testing
     }
 
     @Test("each file that the pages for contributors name exists") func files() throws {
-        let named = try Self.pages().matches(of: /`((?:[\w+.\-]+\/)+[\w+.\-]+\.[a-z]+)`/).map { String($0.1) }
+        let texts = try Self.pages() + Pages.designs.map(Pages.text).joined(separator: "\n")
+        let named = texts.matches(of: /`((?:[\w+.\-]+\/)+[\w+.\-]+\.[a-z]+)`/).map { String($0.1) }
         #expect(!named.isEmpty)
         for name in Set(named).sorted() {
             let exists = ["Sources", "."].contains { folder in
@@ -28,16 +29,49 @@ import Testing
                 imports: match.2 == "nothing" ? [] : match.2.split(separator: ", ").map(String.init)
             )
         }
-        let folders = try FileManager.default.contentsOfDirectory(
-            atPath: Self.repository.appending(path: "Sources").path)
-        // A folder whose name begins with C is a C library, except for Contract.
-        let modules = folders.filter { ($0.first != "C" || $0 == "Contract") && $0 != "PythonClient" }
-        #expect(Set(rows.map(\.name)) == Set(modules))
+        #expect(try Set(rows.map(\.name)) == Set(Self.modules()))
         for (index, row) in rows.enumerated() {
             let imported = try Self.imports(of: row.name)
             #expect(imported == Set(row.imports), "\(row.name)")
             #expect(imported.isSubset(of: rows[(index + 1)...].map(\.name)), "\(row.name) imports a module above it")
         }
+    }
+
+    @Test("each module has a README.md, to which the overview links, and one page has all C libraries")
+    func designs() throws {
+        let overview = try Pages.text("docs/contributing/architecture.md")
+        for module in try Self.modules() {
+            let page = "Sources/\(module)/README.md"
+            #expect(Pages.designs.contains(page), "\(page)")
+            #expect(overview.contains("](../../\(page))"), "\(page)")
+        }
+        let page = try Pages.text("Sources/CLinux/README.md")
+        for library in try Self.folders().filter(Self.isLibrary) {
+            #expect(page.contains("\n| `\(library)` | "), "\(library)")
+        }
+    }
+
+    @Test("each page in a subfolder of a module is linked from another page beside the code") func subpages() throws {
+        for page in Pages.designs where page.split(separator: "/").count > 3 {
+            let others = try Pages.designs.filter { $0 != page }.map { name in
+                let folder = URL(filePath: "/" + name).deletingLastPathComponent()
+                return try Pages.text(name).matches(of: /\]\(([^)#\s]+README\.md)/).map {
+                    folder.appending(path: String($0.1)).standardized.path
+                }
+            }
+            #expect(others.contains { $0.contains("/" + page) }, "no page links to \(page)")
+        }
+    }
+
+    private static func folders() throws -> [String] {
+        try FileManager.default.contentsOfDirectory(atPath: repository.appending(path: "Sources").path)
+    }
+
+    /// A folder whose name begins with C is a C library, except for Contract.
+    private static func isLibrary(_ folder: String) -> Bool { folder.first == "C" && folder != "Contract" }
+
+    private static func modules() throws -> [String] {
+        try folders().filter { !isLibrary($0) && $0 != "PythonClient" }
     }
 
     private static func imports(of module: String) throws -> Set<String> {

@@ -10,7 +10,7 @@ import Testing
 
     @Test("each relative link leads to a file, and to a heading of it") func links() throws {
         var count = 0
-        for name in Pages.names + Self.others {
+        for name in Pages.names + Pages.designs + Self.others {
             let text = Self.withoutCode(try Pages.text(name))
             for match in text.matches(of: /\]\(([^)\s]+)\)/) where !match.1.contains(/^[a-z]+:/) {
                 count += 1
@@ -27,12 +27,14 @@ import Testing
         #expect(count > 300)
     }
 
-    @Test("each page of docs/ that a source file, a script or a message names exists") func mentions() async throws {
+    @Test("each page of docs/ or Sources/ that a source file, a script or a message names exists")
+    func mentions() async throws {
         // comparison.md names pages of other projects.
         let search = try ChildProcess(
             "git",
             [
-                "-C", Pages.repository.path, "grep", "-IohE", #"docs/[a-z][A-Za-z/-]+\.(md|json|svg)"#, "--", ".",
+                "-C", Pages.repository.path, "grep", "-IohE",
+                #"docs/[a-z][A-Za-z/-]+\.(md|json|svg)|Sources/[A-Za-z/]+\.md"#, "--", ".",
                 ":!docs/evaluate/comparison.md",
             ])
         _ = try await search.wait()
@@ -50,6 +52,15 @@ import Testing
             guard !text.hasPrefix("<!-- Generated") else { continue }
             #expect(text.split(separator: "\n", omittingEmptySubsequences: false).count <= 420, "\(name)")
         }
+    }
+
+    @Test("no page beside the code has more than 120 lines, and the overview has at most 280")
+    func designLengths() throws {
+        for name in Pages.designs {
+            let lines = try Pages.text(name).count { $0 == "\n" }
+            #expect((15...120).contains(lines), "\(name)")
+        }
+        #expect(try Pages.text("docs/contributing/architecture.md").count { $0 == "\n" } <= 280)
     }
 
     private static func withoutCode(_ text: String) -> String {

@@ -11,6 +11,16 @@ package enum Pages {
         return ["README.md"] + paths.filter { $0.hasSuffix(".md") }.sorted().map { "docs/" + $0 }
     }()
 
+    /// The README.md files beneath Sources/, which say how the code is designed. That of the Python client is for its
+    /// users.
+    package static let designs: [String] = {
+        let paths =
+            (try? FileManager.default.subpathsOfDirectory(atPath: repository.appending(path: "Sources").path)) ?? []
+        return paths.filter { $0.hasSuffix("/README.md") && $0 != "PythonClient/README.md" }.sorted().map {
+            "Sources/" + $0
+        }
+    }()
+
     package static func text(_ name: String) throws -> String {
         try String(contentsOf: repository.appending(path: name), encoding: .utf8)
     }

@@ -1,7 +1,7 @@
 import HaulContract
 package import HaulRedis
 
-// A queue of partitions: docs/contributing/architecture-partitions.md. Each partition is an ordinary queue. An
+// A queue of partitions: Sources/Bus/README.md. Each partition is an ordinary queue. An
 // operation on the whole asks one partition or all of them, and joins their replies.
 
 extension Queue {

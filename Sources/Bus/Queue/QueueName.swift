@@ -1,7 +1,7 @@
 /// The name of a queue: 1 to 64 characters of A-Z a-z 0-9 . _ -, so that it can be a Redis Cluster hash tag.
 ///
 /// `films#8` is a queue of eight partitions, and `films#3of8` is one of these: an ordinary queue, whose name is the hash
-/// tag of its keys. Partitions are counted from 0. See docs/contributing/architecture-partitions.md.
+/// tag of its keys. Partitions are counted from 0. See Sources/Bus/README.md.
 package struct QueueName: Sendable, Hashable, CustomStringConvertible {
     package let text: String
     /// The name without its partitions.
