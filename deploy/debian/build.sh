@@ -59,7 +59,7 @@ put 644 deploy/systemd/tmpfiles.conf usr/lib/tmpfiles.d/haul.conf
 put 644 deploy/systemd/worker.conf etc/haul/worker.conf
 put 644 deploy/systemd/web.conf etc/haul/web.conf
 put 644 deploy/debian/copyright usr/share/doc/haul/copyright
-# All of docs/, so that no link is dead.
+# All of docs/, so that the links between its pages work.
 git ls-files -z docs | while IFS= read -r -d '' page; do put 644 "$page" "usr/share/doc/haul/${page#docs/}"; done
 for example in deploy/redis/redis.conf deploy/redis/users.acl deploy/prometheus/{prometheus,alerts}.yml deploy/grafana/haul.json; do
     put 644 "$example" "usr/share/doc/haul/examples/${example##*/}"
