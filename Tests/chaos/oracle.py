@@ -10,6 +10,8 @@ UNKNOWN, ACTIVE, PAUSED = "unknown", "active", "paused"
 CANCELLED, COMPLETED, FAILED = "cancelled", "completed", "failed"
 ENDS = {"cancelled", "removed", "deleted"}
 INFINITY = 1 << 62
+# For how long (ms) a run may go on after an operation for it was applied: its worker may be killed meanwhile.
+STOPPING = 10_000
 
 
 @dataclass
@@ -101,6 +103,8 @@ class Model:
     begun_by: Optional[int] = None
     # Whether the job was removed while it ran. Its worker may not have applied that yet.
     is_removed: bool = False
+    # Until when the run of a paused job may go on.
+    may_run_until: int = 0
     file: str = NO_FILE
 
     @property
@@ -135,19 +139,20 @@ def pushed(model, act):
     return Model(ACTIVE, begun_by=act.number, file=model.file)
 
 
-def of_batch(model, word):
+def of_batch(model, act):
     """An operation for the batch of a job that was pushed before: its effect on this member."""
+    word = act.kind.removeprefix("batch ")
     is_asked = model.state == FAILED if word == "retried" else model.state in (ACTIVE, PAUSED)
     if not is_asked:
         return model
-    return step(model, Act("running" if word == "retried" else word, 0, 0))
+    return step(model, replace(act, kind="running" if word == "retried" else word))
 
 
 def step(model, act):
     """How the job stands after an act."""
     state = model.state
     if act.is_batch:
-        return of_batch(model, act.kind.removeprefix("batch "))
+        return of_batch(model, act)
     if act.kind == "push":
         return pushed(model, act)
     if act.kind in ("continuation", "running"):
@@ -163,12 +168,14 @@ def step(model, act):
         word = model.tombstone if model.tombstone in ("removed", "deleted") and act.kind == "cancelled" else act.kind
         return Model(UNKNOWN, tombstone=word, tombstone_ended=act.ended, file=model.file)
     if act.kind == "paused":
-        return Model(PAUSED, begun_by=model.begun_by, file=model.file) if state == ACTIVE else model
+        if state != ACTIVE:
+            return model
+        return Model(PAUSED, begun_by=model.begun_by, may_run_until=act.ended + STOPPING, file=model.file)
     if act.kind == "cancelled":
         return cancelled(model) if state in (ACTIVE, PAUSED) else model
     if act.kind == "deleted" and state == COMPLETED:
         return Model(UNKNOWN, file=GOING)
-    return forgotten(model, is_removed=state == ACTIVE)
+    return forgotten(model, is_removed=state == ACTIVE or act.began < model.may_run_until)
 
 
 def with_file_gone(model):
