@@ -148,6 +148,49 @@ import Testing
         try await scene.finish()
     }
 
+    /// With Redis' default the second start would apply the half of the transaction that is left.
+    @Test(
+        "Redis does not start with a transaction that a loss of power has cut, and applies none of it once it is mended"
+    )
+    func torn() async throws {
+        let server = try await RedisServer(Self.settings)
+        func values(_ keys: String...) async throws -> [String] {
+            var values: [String] = []
+            for key in keys { values.append(try await server.cli("GET", key)) }
+            return values
+        }
+        func count(_ keys: [String]) async throws {
+            let redis = Redis(try RedisURL(server.url), name: "counter")
+            try await redis.send(
+                Command(
+                    "EVAL", "for _, key in ipairs(KEYS) do redis.call('INCR', key) end", keys.count, keys[0], keys[1],
+                    keys[2]))
+            await redis.close()
+        }
+        try await count(["a", "b", "c"])
+        let status = try await server.restart { directory in
+            let folder = URL(fileURLWithPath: directory + "/appendonlydir")
+            let files = try FileManager.default.contentsOfDirectory(atPath: folder.path)
+            let file = try #require(files.first { $0.hasSuffix(".incr.aof") })
+            let handle = try FileHandle(forWritingTo: folder.appending(path: file))
+            // The end of the command for c, and EXEC, which are not on the disk yet.
+            try handle.truncate(atOffset: try handle.seekToEnd() - 20)
+            try handle.close()
+        }
+        #expect(status == 1)
+        let log = try String(contentsOfFile: server.directory.file("log"), encoding: .utf8)
+        #expect(log.contains("Unexpected end of file reading the append only file"), "\(log.suffix(500))")
+        let again = try await server.restart { directory in
+            let manifest = directory + "/appendonlydir/appendonly.aof.manifest"
+            let check = try ChildProcess("sh", ["-c", "echo y | redis-check-aof --fix '\(manifest)'"])
+            #expect(try await check.wait() == 0, "\(check.standardOutput)")
+        }
+        #expect(again == nil)
+        try await count(["x", "y", "z"])
+        try await server.restart(by: SIGKILL)
+        #expect(try await values("a", "b", "c", "x", "y", "z") == ["", "", "", "1", "1", "1"])
+    }
+
     @Test("a Redis that ran with an older users.acl loses nothing if its file is corrected before it restarts")
     func corrected() async throws {
         let roles = try await Roles(Self.settings, change: Self.withoutRights)

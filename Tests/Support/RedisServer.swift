@@ -64,6 +64,19 @@ package final class RedisServer: @unchecked Sendable {
         try await waitUntilReady()
     }
 
+    /// Kills the server, lets `change` work on its directory, and starts it again. Returns its exit status if it ends
+    /// instead of listening.
+    package func restart(after change: (String) async throws -> Void) async throws -> Int32? {
+        process.kill(SIGKILL)
+        _ = try await process.wait()
+        try await change(directory.path)
+        process = try ChildProcess(program, arguments)
+        try await eventually("redis-server to listen or to end") {
+            Self.canConnect(self.socket) || !self.process.isRunning
+        }
+        return process.isRunning ? nil : try await process.wait()
+    }
+
     /// The output of redis-cli for a command.
     @discardableResult
     package func cli(_ arguments: String...) async throws -> String {
