@@ -137,6 +137,18 @@ import Testing
         }
     }
 
+    @Test(
+        "the list of rejected elements refuses what selects or sorts jobs",
+        arguments: [
+            "--match x", "--host h", "--error x", "--group g", "--batch b", "--older 1h", "--sort id", "--by error",
+        ])
+    func refusedFilters(_ option: String) async throws {
+        let words = ["list", "--state", "rejected"] + option.split(separator: " ").map(String.init)
+        let list = try ChildProcess("haul", words)
+        #expect(try await list.wait() == 2)
+        #expect(list.standardError.contains("rejected elements are not jobs"), "\(list.standardError)")
+    }
+
     @Test("a job whose record has the largest number of attempts still runs") func attempts() async throws {
         let bench = try await CommandBench()
         let origin = try OriginServer { _ in OriginReply(body: [1]) }

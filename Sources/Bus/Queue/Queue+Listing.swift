@@ -160,10 +160,13 @@ extension Queue {
             return job
         }
         let id = json?["id"]?.string.flatMap { JobField.isID($0) ? $0 : nil }
-        var job = ListedJob(id: id ?? String(SHA1.hex(element).prefix(16)), timestamp: json?["at"]?.timestamp)
+        var job = ListedJob(id: id ?? digestID(of: element), timestamp: json?["at"]?.timestamp)
         // A later version may know this kind.
         job.kind = json?["kind"]?.string.flatMap { JobField.isID($0) ? $0 : nil }
         if json?.members == nil { job.waitsFor = "a worker to reject it, because it is not a JSON object" }
         return job
     }
+
+    /// The id of an element that gives none, and has no URL from which it would follow.
+    static func digestID(of element: [UInt8]) -> String { String(SHA1.hex(element).prefix(16)) }
 }

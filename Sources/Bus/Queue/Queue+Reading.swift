@@ -140,7 +140,10 @@ extension Queue {
         var ids: [String] = []
         for first in stride(from: start, to: end, by: 2000) {
             ids += try await elements(in: lists, from: first, limit: min(2000, end - first)).map { element in
-                ElementID.quick(element.bytes) ?? Self.listed(element).id
+                guard let id = ElementID.quick(element.bytes), (try? JSON(element.bytes)) != nil else {
+                    return Self.listed(element).id
+                }
+                return id
             }
         }
         return ids

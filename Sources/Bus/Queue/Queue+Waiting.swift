@@ -66,9 +66,13 @@ extension Queue {
             id.utf8.count == 16 && id.utf8.allSatisfy { 0x30...0x39 ~= $0 || 0x61...0x66 ~= $0 }
         }
         @Sendable func isMeant(_ element: [UInt8]) -> Bool {
-            if name?.isIn(element) ?? false { return true }
-            if name == nil, let id = ElementID.quick(element) { return ids.contains(id) }
-            return element.contains(UInt8(ascii: "\\")) || (name == nil || mayFollow) && ElementID.quick(element) == nil
+            if let name {
+                if name.isIn(element) || element.contains(UInt8(ascii: "\\")) { return true }
+                guard mayFollow else { return false }
+            }
+            guard let id = ElementID.quick(element) else { return true }
+            // What is not JSON has no id, whatever it seems to name.
+            return ids.contains(id) || mayFollow && ids.contains(Self.digestID(of: element))
         }
         var found: [String: ListedJob] = [:]
         let search: Search = { elements in

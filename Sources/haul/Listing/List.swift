@@ -41,6 +41,10 @@ struct List: AsyncParsableCommand {
             throw ValidationError("--state rejected allows no other --state: rejected elements are not jobs")
         }
         guard !all || listsRejected else { throw ValidationError("--all requires --state rejected") }
+        guard !listsRejected || filter.conditions.isEmpty && sort == nil && by == nil && after == nil else {
+            throw ValidationError(
+                "--state rejected goes with --all, --limit and --json only: rejected elements are not jobs")
+        }
     }
 
     func run() async throws {
