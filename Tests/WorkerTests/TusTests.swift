@@ -175,6 +175,25 @@ struct TusTests {
         #expect(upload.chunkSize == 1 << 20)
     }
 
+    @Test("an upload into which another run has sent bytes is begun anew") func shared() async throws {
+        let server = TusScript()
+        let intake: @Sendable (OriginRequest) -> OriginIntake = { [bytes] request in
+            var intake = OriginIntake()
+            guard request.method == "PATCH", server.uploads == 1 else { return intake }
+            _ = server.take(request.path, 0, Array(bytes.prefix(2_900_000)))
+            intake.refusal = OriginReply(423)
+            return intake
+        }
+        let origin = try origin(server, intake: intake)
+        let fleet = try await fleet()
+        try await fleet.withWorker("w") {
+            let record = try await fleet.upload(
+                "t", origin.url("/files"), #""file":"f","protocol":"tus","retries":0,"limit_rate":4000000"#)
+            #expect(record.state == .completed, "\(record["error"] ?? "") \(record["message"] ?? "")")
+        }
+        #expect(server.uploads == 2 && server.finished == [bytes])
+    }
+
     @Test("a server that gives wrong answers for ever makes the job fail", arguments: ["409", "404", "423", "413"])
     func forever(_ lie: String) async throws {
         var lies = TusScript.Lies()

@@ -172,11 +172,12 @@ extension Upload {
             } else { Int64(0) }
         let claimed = response["upload-offset"].flatMap { Int64($0) }
         guard let offset = claimed, 0...end ~= offset else {
-            // Only this run knows how much was sent: another attempt would have to believe the server.
-            throw TransferError(
-                .badResponse,
-                "the tus server has \(response["upload-offset"]?.truncated(toBytes: 40) ?? "no number of") bytes of \(end)",
-                isFinal: upload.sentEnd != nil && claimed ?? 0 > end)
+            let why =
+                "the tus server has \(response["upload-offset"]?.truncated(toBytes: 40) ?? "no number of") bytes of \(end)"
+            // Another run may have sent them, whose claim a failover of Redis has lost, or the server is wrong. The next
+            // upload has bytes of this run alone, while another attempt would have to believe the server.
+            if upload.sentEnd != nil, claimed ?? 0 > end { return .forgotten(why) }
+            throw TransferError(.badResponse, why)
         }
         if let length = response["upload-length"] {
             guard length == source.size.map(String.init) else {
