@@ -166,6 +166,27 @@ import Testing
         #expect(other.status == 1 && bench.files.contents("y") == left, "\(other)")
     }
 
+    @Test("aria2's control file does not outlive its download, whether the file is replaced or was already whole")
+    func controlRemoved() async throws {
+        let (bench, origin) = (GetBench(), try origin())
+        func isRight(_ what: String, _ arguments: String...) async throws {
+            bench.write("x.aria2", Self.control(total: 3_000_000))
+            let get = try bench.start(arguments + [origin.url("/x")])
+            #expect(try await get.wait() == 0 && get.standardOutput.hasPrefix(what), "\(get.standardError)")
+            #expect(bench.files.holds("x", Self.bytes) && bench.names == ["x"], "\(bench.names)")
+        }
+        bench.write("x", [UInt8](repeating: 7, count: 3_000_000))
+        try await isRight("completed", "--if-exists", "overwrite")
+        try await isRight("unchanged", "--checksum", Self.checksum)
+        try await isRight("unchanged", "--checksum", Self.checksum, "--if-exists", "skip")
+        unlink(bench.files.file("x"))
+        try await isRight("completed")
+        // A file of the user that only has such a name.
+        bench.write("y.aria2", "mine")
+        #expect(try await bench.get(origin.url("/y")).status == 0)
+        #expect(bench.files.contents("y.aria2") == Array("mine".utf8))
+    }
+
     @Test("the download of a real aria2 is continued", .enabled(if: aria2 != nil, "aria2c is not installed"))
     func realAria2() async throws {
         let (bench, gate) = (GetBench(), Latch())

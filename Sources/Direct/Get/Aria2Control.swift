@@ -1,5 +1,6 @@
 import Glibc
 import HaulContract
+import HaulExecutors
 import HaulTerminal
 
 /// The control file `NAME.aria2`, which aria2 keeps beside an unfinished download. It says which bytes of `NAME` are
@@ -10,8 +11,21 @@ struct Aria2Control: Equatable {
 
     static let suffix = ".aria2"
 
-    /// Removes the control file of a file that is complete. Blocks.
-    static func remove(of file: String, in root: String) { unlink("\(root)/\(file)\(suffix)") }
+    /// Removes the control file of a file that is complete: `aria2c -c` would write into it where the map has gaps. A file
+    /// of that name that is not a control file stays.
+    static func remove(of file: String, in root: String) async {
+        let path = "\(root)/\(file)\(suffix)"
+        // Most downloads have none, which one call finds out.
+        guard access(path, R_OK) == 0 else { return }
+        await UnrecordedFile.pool.run {
+            var status = stat()
+            guard lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG,
+                status.st_size <= off_t(TextFile.maxBytes), let bytes = try? TextFile.bytes(of: path),
+                Self(bytes) != nil
+            else { return }
+            unlink(path)
+        }
+    }
 
     /// The bytes that one bit stands for, in the bit field of a piece in flight.
     private static let blockLength: Int64 = 16 << 10

@@ -50,7 +50,7 @@ extension GetRecord {
             entity: known?.entity ?? Entity(), source: known?.source ?? item?.urls.first.map(MaskedURL.text) ?? "",
             validated: written <= UnixTime.milliseconds ? written : 0)
         completed?.sourceResource = known?.sourceResource ?? ""
-        if let unfinished { Aria2Control.remove(of: unfinished.file, in: root) }
+        await Aria2Control.remove(of: file.file, in: root)
         (isOpen, self.resume, unfinished, hidden) = (false, nil, nil, proof.name)
         await downloadLog.write(self, isDurable: isDurable)
         await files.discard(proof)

@@ -348,20 +348,18 @@ final class GetRun: RunHost {
         isUnchanged: Bool
     ) async -> GetResult {
         let hidden = end.remainder?.partialLocation?.name ?? ""
-        let unfinished = state.withLock { state in
+        state.withLock { state in
             state.record?.isOpen = false
             state.record?.resume = nil
+            state.record?.unfinished = nil
             state.view.name = file.file
             // A run that is killed from here on leaves at most this name.
             state.record?.hidden = hidden
-            defer { state.record?.unfinished = nil }
             // A file that was only found here is not recorded: nothing proves that the server's validators are those of
             // its bytes.
             if standing?.proof == nil { state.record?.completed = file }
-            return state.record?.unfinished
         }
-        // aria2's control file describes the file that has just been replaced.
-        if let unfinished, !isUnchanged { Aria2Control.remove(of: unfinished.file, in: item.root) }
+        await standing?.removeControl(beside: file, isUnchanged: isUnchanged)
         if standing?.proof == nil { await save(isDurable: false) } else { await downloadLog.remove(item.key) }
         // The record names what a killed run leaves until then.
         await discard(end.remainder, soon: !hasHook && (store as? FileStore)?.defersWork == true)

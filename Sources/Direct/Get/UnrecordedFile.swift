@@ -143,7 +143,15 @@ final class UnrecordedFile: ExistingFile {
         guard await digest(path, wanted.algorithm) == wanted.digest else { return nil }
         found.withLock { $0 = .checksum(wanted, authority: "given") }
         let source = item.job.urls.first.map(MaskedURL.text) ?? ""
-        return record(path, status, Entity(), source, by: nil)
+        let file = record(path, status, Entity(), source, by: nil)
+        await removeControl(beside: file, isUnchanged: true)
+        return file
+    }
+
+    /// Removes the control file of aria2 beside a file that this download has made, or that a checksum has proven.
+    func removeControl(beside file: CompletedFile, isUnchanged: Bool) async {
+        if isUnchanged { guard case .checksum = proof else { return } }
+        await Aria2Control.remove(of: file.file, in: item.root)
     }
 
     func completedFile(for offer: Offer) async throws(TransferError) -> CompletedFile? {
