@@ -32,6 +32,9 @@ extension Job {
 
         /// The path of one file, relative to the workers' `--upload-from`. The file is the body of the request.
         public var file: String?
+        /// The name of ``file`` that is sent to the server, if a command sends the file. nil means its last part. No element
+        /// has it: there ``files`` have names.
+        package var filename: String?
         /// Several files: the fields of one form, or with ``isEach`` the bodies of several requests.
         public var files: [File] = []
         /// Whether each of ``files`` is the body of a request of its own.

@@ -56,6 +56,29 @@ import Testing
         #expect(origin.requests.map(\.path) == ["/in/111.bin"] && origin.requests[0].body.bytes == [1])
     }
 
+    @Test("a file behind a symbolic link is sent under the name of the link, however it is sent") func links()
+        async throws
+    {
+        let server = TusScript()
+        let origin = try OriginServer { request in
+            request.path.hasPrefix("/files") ? server.answer(request) : OriginReply(201)
+        }
+        _ = try file("build-17", [1, 7])
+        let link = directory.file("latest")
+        try #require(symlink("build-17", link) == 0)
+        #expect(try await put(link, origin.url("/up/")).status == 0)
+        #expect(origin.requests.map(\.path) == ["/up/latest"] && origin.requests[0].body.bytes == [1, 7])
+        #expect(try await put(link, directory.file("build-17"), origin.url("/both/")).status == 0)
+        #expect(Set(origin.requests.dropFirst().map(\.path)) == ["/both/latest", "/both/build-17"])
+        #expect(try await put("--form", link, origin.url("/form")).status == 0)
+        let form = String(decoding: try #require(origin.requests.last).body.bytes, as: UTF8.self)
+        #expect(form.contains("filename=\"latest\""), "\(form)")
+        #expect(try await put("--tus", link, origin.url("/files")).status == 0 && server.finished == [[1, 7]])
+        let created = origin.requests.first { $0.method == "POST" && $0.path == "/files" }
+        let metadata = try #require(created?.headers["upload-metadata"])
+        #expect(metadata.contains("filename \(Data("latest".utf8).base64EncodedString())"), "\(metadata)")
+    }
+
     @Test("--body writes the bytes of a response as they are") func body() async throws {
         let origin = try OriginServer { _ in OriginReply(201, body: [0xFF, 0x00, 0xC3, 0x0A]) }
         let path = try file("a", [1])

@@ -21,7 +21,7 @@ struct UploadPlan: Sendable {
         url = CallRequest.url(job.urls[0], query: job.request.query)
         (method, isEach, form) = (job.method, job.upload.isEach, job.request.form)
         (isTus, contentDigest) = (job.upload.method == .tus, job.upload.contentDigest)
-        files = job.upload.file.map { [Job.Upload.File($0)] } ?? job.upload.files
+        files = job.upload.file.map { [Job.Upload.File($0, filename: job.upload.filename)] } ?? job.upload.files
         isForm = job.upload.file == nil && !isEach
         let hasKey = job.headers.contains { $0.isNamed(Self.keyName) }
         let id = job.request.isIdempotent && !hasKey ? job.id : nil

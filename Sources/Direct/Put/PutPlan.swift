@@ -32,22 +32,26 @@ struct PutPlan {
         let paths = try labels.map { PipeSource.isPipe($0) ? nil : try Self.absolute($0) }
         let shared = Self.directory(of: paths.compactMap(\.self))
         root = shared
-        var relative: [String] = []
+        var (relative, names): ([String], [String]) = ([], [])
         for (label, path) in zip(labels, paths) {
             if let path {
                 let rest = path.utf8.dropFirst(shared == "/" ? 1 : shared.utf8.count + 1)
                 relative.append(String(decoding: rest, as: UTF8.self))
+                names.append(Self.name(ofFile: label, at: path))
             } else {
                 let name = try Self.name(ofPipe: label, url, options)
                 // No file has this path, because it has a directory that was never made.
                 relative.append("pipe-\(Token.make())/\(name)")
+                names.append(name)
                 pipes[relative.last!] = PipeSource(label)
             }
         }
         if options.isForm {
             let list = relative.map { JSON.object([("file", JSON.quoted($0))]) }
             let members = [("files", "[\(list.joined(separator: ","))]")]
-            items = [Item(job: try Self.job(url, members, options, credentials), label: labels.joined(separator: ", "))]
+            var job = try Self.job(url, members, options, credentials)
+            for (index, name) in names.enumerated() { job.upload.files[index].filename = name }
+            items = [Item(job: job, label: labels.joined(separator: ", "))]
             return
         }
         guard labels.count == 1 || Self.isDirectory(url) || options.tus else {
@@ -55,20 +59,29 @@ struct PutPlan {
                 .usage, "for several files give a URL that ends with / (their names are added), or --form, or --tus"
             )
         }
-        if !options.tus { try Self.refuseEqualNames(labels, relative, url) }
-        items = try zip(labels, relative).map { label, path in
-            Item(job: try Self.job(url, [("file", JSON.quoted(path))], options, credentials), label: label)
+        if !options.tus { try Self.refuseEqualNames(labels, names, url) }
+        items = try labels.indices.map { index in
+            var job = try Self.job(url, [("file", JSON.quoted(relative[index]))], options, credentials)
+            job.upload.filename = names[index]
+            return Item(job: job, label: labels[index])
         }
     }
 
     /// - Throws: `ExitStatus.usage` if two files would get one URL; the reason has been printed.
-    private static func refuseEqualNames(_ labels: [String], _ paths: [String], _ url: String) throws {
-        let named = Dictionary(grouping: zip(labels, paths)) { $0.1.pathParts.last ?? "" }
+    private static func refuseEqualNames(_ labels: [String], _ names: [String], _ url: String) throws {
+        let named = Dictionary(grouping: zip(labels, names)) { $0.1 }
         guard let (name, files) = named.filter({ $0.value.count > 1 }).min(by: { $0.key < $1.key }) else { return }
         throw ExitStatus.printing(
             .usage,
             "\(files[0].0) and \(files[1].0) would both be sent to \(MaskedURL.keepingQuery(url))\(name): send one of them to "
                 + "another URL")
+    }
+
+    /// The name that the server gets: the one that was given, which may be that of a symbolic link, as in curl. /dev/stdin
+    /// and the like name no file, so the one behind them gives its name.
+    private static func name(ofFile label: String, at path: String) -> String {
+        let isDescriptor = label == "/dev/stdin" || label.hasPrefix("/dev/fd/") || label.hasPrefix("/proc/")
+        return (isDescriptor ? path : label).pathParts.last ?? path
     }
 
     /// The name that the server gets. A pipe of the shell, like /dev/fd/63, has only a number.
