@@ -110,7 +110,7 @@ import Testing
         let version = Shared(0)
         let bytes = [Self.bytes, FileBytes(seed: 94, count: 100_000)]
         let origin = try OriginServer { request in
-            .file(bytes[version.value], etag: "\"v\(version.value)\"", to: request)
+            .file(bytes[version.value], etag: "\"v\(version.value)\"", headers: [Self.later], to: request)
         }
         // Without an option, only the command's own file is replaced.
         if options.isEmpty {

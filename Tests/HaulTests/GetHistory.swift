@@ -291,7 +291,7 @@ final class GetHistory {
         if command.policy == "fail" { return command.hasChecksum && isSame ? [.stays, .fails] : [.fails] }
         if command.hasChecksum, isSame { return [.stays] }
         if file.owner != nil { return [.fails] }
-        if command.isOnlyNewer { return command.hasChecksum ? [.fetched, .fails] : [.fetched, .stays] }
+        if command.isOnlyNewer, date != nil { return command.hasChecksum ? [.fetched, .fails] : [.fetched, .stays] }
         if command.hasChecksum, file.bytes.count < now.count {
             return now.starts(with: file.bytes) ? [.fetched] : [.fails]
         }

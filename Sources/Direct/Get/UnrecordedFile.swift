@@ -95,6 +95,12 @@ final class UnrecordedFile: ExistingFile {
     /// download has not made: otherwise the server would choose which file of the user is lost.
     private func mayBeReplacedByNewer(_ path: String) -> Bool { item.isOnlyNewer && path == item.likelyPath }
 
+    /// Why `-N` does not replace the file at `path`, for a message: the server gives no date, or one that cannot be read.
+    private func undated(_ path: String, _ entity: Entity) -> String {
+        guard mayBeReplacedByNewer(path), entity.lastModified.flatMap(HTTPDate.parse) == nil else { return "" }
+        return "; without a valid Last-Modified -N does not replace it"
+    }
+
     func checkReplacement(by partial: any Partial, of entity: Entity) async throws(TransferError) {
         try checkNewer(partial, entity)
         try await checkUnfinished(partial)
@@ -105,13 +111,13 @@ final class UnrecordedFile: ExistingFile {
         guard item.isOnlyNewer, item.ifExists != .overwrite, let path = partial.location?.file,
             let status = Self.status(item.root + "/" + path),
             own.map({ $0.file == path && status.matches($0) }) != true,
-            unfinished.withLock({ $0.replaceable?.file }) != path
+            unfinished.withLock({ $0.replaceable.map { $0.file == path && status.matches($0) } }) != true
         else { return }
-        if mayBeReplacedByNewer(path) {
-            // Without a date nothing says which of them is newer.
-            guard let theirs = entity.lastModified.flatMap(HTTPDate.parse), theirs <= status.seconds,
-                older.withLock({ $0 != status })
-            else { return }
+        // Without a date nothing says that the server's file is newer.
+        if mayBeReplacedByNewer(path), let theirs = entity.lastModified.flatMap(HTTPDate.parse),
+            theirs > status.seconds || older.withLock({ $0 == status })
+        {
+            return
         }
         throw refusal(path, "was made or changed during this download")
     }
@@ -200,24 +206,26 @@ final class UnrecordedFile: ExistingFile {
         }
         let theirs = offer.entity.lastModified.flatMap(HTTPDate.parse)
         let isNewer = theirs.map { $0 > status.seconds } ?? false
-        if mayBeReplacedByNewer(path) {
+        if mayBeReplacedByNewer(path), theirs != nil {
             // Not all servers support If-Modified-Since. Of a date that proves nothing the length decides.
             let isSame = !status.hasWeakServerDate || (offer.entity.total.map { $0 == status.size } ?? true)
-            if control == nil, theirs != nil, !isNewer, isSame {
+            if control == nil, !isNewer, isSame {
                 return try await checked(path, status, offer.entity, offer.source, or: .notNewer)
             }
             older.withLock { $0 = status }
             return nil
         }
+        let undated = undated(path, offer.entity)
         guard let total = offer.entity.total else {
-            throw refusal(path, "exists (\(status.summary)), and the server does not announce the size of its own")
+            throw refusal(
+                path, "exists (\(status.summary)), and the server does not announce the size of its own\(undated)")
         }
         if control != nil || status.size < total {
             if let error = unfinished(path, status, control, of: total, offer) { throw error }
             return nil
         }
         guard total == status.size else {
-            throw refusal(path, "exists (\(status.summary)), and the server's has \(Units.bytes(total))")
+            throw refusal(path, "exists (\(status.summary)), and the server's has \(Units.bytes(total))\(undated)")
         }
         if let wanted = item.job.checksum ?? offer.entity.digest {
             guard await digest(path, wanted.algorithm) == wanted.digest else {
@@ -227,7 +235,7 @@ final class UnrecordedFile: ExistingFile {
             return record(path, status, offer.entity, offer.source, by: .checksum(wanted, authority: authority))
         }
         guard theirs != nil else {
-            throw refusal(path, "exists, has the server's size, and nothing proves that it is the same")
+            throw refusal(path, "exists, has the server's size, and nothing proves that it is the same\(undated)")
         }
         guard !isNewer else {
             throw refusal(path, "exists (\(status.summary)), and the server's is newer", or: "-N")
@@ -290,7 +298,7 @@ final class UnrecordedFile: ExistingFile {
         }
         guard item.job.method == "GET", item.job.checksum ?? offer.entity.digest != nil else {
             return refusal(
-                path, "\(what), and the server's has \(Units.bytes(total))",
+                path, "\(what), and the server's has \(Units.bytes(total))\(undated(path, offer.entity))",
                 or: "--checksum, which continues this file and verifies the result")
         }
         var file = record(path, status, offer.entity, offer.source, by: nil)
@@ -332,51 +340,5 @@ final class UnrecordedFile: ExistingFile {
         return CompletedFile(
             file: path, bytes: status.size, store: store, inode: status.inode, modified: status.nanoseconds,
             entity: entity, source: source, checksum: checksum, validated: 0)
-    }
-
-    // MARK: The file
-
-    private struct Status: Equatable {
-        let size: Int64
-        let seconds: Int64
-        let nanoseconds: Int64
-        let inode: UInt64
-        let isFile: Bool
-        /// When the inode was changed last: seconds since 1970.
-        let changed: Int64
-
-        /// The file has a date of whole seconds, as HTTP sends it, and got it within a minute of that date.
-        var hasWeakServerDate: Bool { nanoseconds == seconds &* 1_000_000_000 && changed &- seconds < 60 }
-
-        /// Whether this is the file as it was recorded. A store without lasting inodes records a substitute for them,
-        /// whose highest bit is set.
-        func matches(_ file: CompletedFile) -> Bool {
-            file.bytes == size && file.modified == nanoseconds && (file.inode == inode || file.inode >> 63 == 1)
-        }
-
-        /// For messages: `1.2 MiB of 22 Nov 2026`.
-        var summary: String { "\(Units.bytes(size)) of \(HTTPDate.text(seconds).dropFirst(5).dropLast(13))" }
-    }
-
-    /// SEEK_HOLE, which Glibc's module leaves out.
-    private static let seekHole: Int32 = 4
-
-    /// Whether the file is sparse. A program leaves holes if it reserves space, or writes at several offsets. Blocks.
-    private static func hasHoles(_ path: String, size: Int64) -> Bool {
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else { return false }
-        defer { close(descriptor) }
-        let hole = lseek(descriptor, 0, seekHole)
-        return hole >= 0 && hole < size
-    }
-
-    private static func status(_ path: String) -> Status? {
-        var status = stat()
-        guard stat(path, &status) == 0 else { return nil }
-        let seconds = Int64(status.st_mtim.tv_sec)
-        return Status(
-            size: Int64(status.st_size), seconds: seconds,
-            nanoseconds: seconds &* 1_000_000_000 &+ Int64(status.st_mtim.tv_nsec), inode: UInt64(status.st_ino),
-            isFile: status.st_mode & S_IFMT == S_IFREG, changed: Int64(status.st_ctim.tv_sec))
     }
 }
