@@ -228,7 +228,7 @@ final class UnrecordedFile: ExistingFile {
             throw refusal(path, "exists (\(status.summary)), and the server's has \(Units.bytes(total))\(undated)")
         }
         if let wanted = item.job.checksum ?? offer.entity.digest {
-            guard await digest(path, wanted.algorithm) == wanted.digest else {
+            guard try await has(wanted, path, status) else {
                 throw refusal(path, "exists (\(status.summary)), and has another \(wanted.algorithm.rawValue)")
             }
             let authority = item.job.checksum == nil ? "server's" : "given"
@@ -254,7 +254,7 @@ final class UnrecordedFile: ExistingFile {
         _ path: String, _ status: Status, _ entity: Entity, _ source: String, or proof: Proof
     ) async throws(TransferError) -> CompletedFile {
         guard let wanted = item.job.checksum else { return record(path, status, entity, source, by: proof) }
-        guard await digest(path, wanted.algorithm) == wanted.digest else {
+        guard try await has(wanted, path, status) else {
             throw .failed(
                 Failure(
                     .checksumMismatch,
@@ -271,7 +271,7 @@ final class UnrecordedFile: ExistingFile {
         guard let owner else { return nil }
         if offer.entity.total.map({ $0 == status.size }) ?? true,
             let wanted = item.job.checksum ?? offer.entity.digest,
-            await digest(path, wanted.algorithm) == wanted.digest
+            try await has(wanted, path, status)
         {
             let authority = item.job.checksum == nil ? "server's" : "given"
             return record(path, status, offer.entity, offer.source, by: .checksum(wanted, authority: authority))
@@ -324,6 +324,17 @@ final class UnrecordedFile: ExistingFile {
                 "-N replaces no file that only the server names: give -o \(path), or choose --if-exists overwrite"
             } else { "choose --if-exists overwrite, rename or skip" + (other.map { ", or \($0)" } ?? "") }
         return .failed(Failure(.fileExists, "\(path) \(what): \(choice)", isFinal: true))
+    }
+
+    /// Whether the file has the checksum.
+    ///
+    /// - Throws: The refusal of a file that cannot be read, whose checksum is unknown.
+    private func has(_ wanted: Job.Checksum, _ path: String, _ status: Status) async throws(TransferError) -> Bool {
+        guard let digest = await digest(path, wanted.algorithm) else {
+            throw refusal(
+                path, "exists (\(status.summary)), and cannot be read to compare its \(wanted.algorithm.rawValue)")
+        }
+        return digest == wanted.digest
     }
 
     private func digest(_ path: String, _ algorithm: Job.Checksum.Algorithm) async -> String? {
