@@ -35,4 +35,17 @@ import Testing
         try #require(chmod(bench.files.file("x"), 0o600) == 0)
         #expect(bench.files.holds("x", Self.bytes) && bench.names == ["x"])
     }
+
+    @Test(
+        "a part that cannot be read is refused before anything is fetched",
+        .enabled(if: geteuid() != 0 || setpriv != nil, "setpriv is not installed"))
+    func part() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
+        bench.write("x", Self.bytes.bytes(0..<1000))
+        try #require(chmod(bench.files.file("x"), 0o200) == 0)
+        let get = try await get(bench, ["--checksum", "sha256:" + Self.bytes.sha256, origin.url("/x")])
+        #expect(get.status == 1 && get.err.contains("cannot be read, and the server's has 100.0 kB"), "\(get)")
+        #expect(!get.err.contains("during this download") && origin.requests.count == 1 && bench.names == ["x"])
+    }
 }

@@ -11,7 +11,7 @@ extension GetItem {
             failure.message =
                 GetTarget.isBucket(root)
                 ? "\(name) exists: choose --if-exists overwrite, rename or skip"
-                : "\(name) was made during this download: choose --if-exists overwrite or rename to continue"
+                : "\(name) was made or changed during this download: choose --if-exists overwrite or rename to continue"
         }
         if failure.code == .tls {
             if isSchemeAssumed { failure.message += " (the URL has no scheme, so https was meant)" }

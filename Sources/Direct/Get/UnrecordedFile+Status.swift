@@ -40,6 +40,11 @@ extension UnrecordedFile {
         return hole >= 0 && hole < size
     }
 
+    static func isLink(_ path: String) -> Bool {
+        var status = stat()
+        return lstat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFLNK
+    }
+
     static func status(_ path: String) -> Status? {
         var status = stat()
         guard stat(path, &status) == 0 else { return nil }

@@ -290,15 +290,26 @@ final class UnrecordedFile: ExistingFile {
     private func unfinished(
         _ path: String, _ status: Status, _ control: Aria2Control?, of total: Int64, _ offer: Offer
     ) -> TransferError? {
+        let undated = undated(path, offer.entity)
         let what =
             control.map { "exists, unfinished by aria2 (\(Units.bytes($0.written.count)))" }
             ?? "exists (\(status.summary))"
         guard control.map({ $0.total == total }) ?? true else {
             return refusal(path, "\(what); the server's has \(Units.bytes(total))")
         }
+        // The whole takes the name of the file whose bytes it continues, which is not the name of a link.
+        if Self.isLink(item.root + "/" + path) {
+            return refusal(
+                path, "\(what), is a symbolic link, and the server's has \(Units.bytes(total))\(undated)",
+                or: "the path of the file itself with -o")
+        }
+        guard access(item.root + "/" + path, R_OK) == 0 else {
+            return refusal(
+                path, "\(what), cannot be read, and the server's has \(Units.bytes(total))\(undated)")
+        }
         guard item.job.method == "GET", item.job.checksum ?? offer.entity.digest != nil else {
             return refusal(
-                path, "\(what), and the server's has \(Units.bytes(total))\(undated(path, offer.entity))",
+                path, "\(what), and the server's has \(Units.bytes(total))\(undated)",
                 or: "--checksum, which continues this file and verifies the result")
         }
         var file = record(path, status, offer.entity, offer.source, by: nil)
