@@ -63,6 +63,29 @@ import Testing
         #expect(origin.requests.dropFirst(asked).allSatisfy { $0.headers["range"] != nil })
     }
 
+    @Test("a full disk under a body of unknown length fails, and the message says what the number counts")
+    func unknownLength() async throws {
+        let bench = try DownloadBench(write: { descriptor, bytes, count, offset in
+            if offset + Int64(count) > 2_000_000 {
+                errno = ENOSPC
+                return -1
+            }
+            return pwrite(descriptor, bytes, count, Int(offset))
+        })
+        let origin = try OriginServer { _ in
+            var reply = OriginReply(body: Self.bytes.all)
+            reply.framing = .chunked
+            return reply
+        }
+        let outcome = await bench.run(Job(id: "j", urls: [origin.url("/a")]))
+        guard case .failed(let failure) = outcome else {
+            Issue.record("\(outcome)")
+            return
+        }
+        #expect(failure.code == .io && failure.message.contains("bytes that have arrived so far"), "\(failure)")
+        #expect(!failure.message.contains("is full after") && bench.directory.contents("a") == nil)
+    }
+
     @Test("a continued download leaves the reserved space free, and waits with all its bytes")
     func minFree() async throws {
         let bench = try DownloadBench()

@@ -217,8 +217,8 @@ package final class Download: Activity, RunRemainder {
         return .failed(
             Failure(
                 .io,
-                "the disk is full after \(count) bytes, and the server does not say how many there are: free some space, or give "
-                    + "the job max_bytes"))
+                "the disk has no space for the \(count) bytes that have arrived so far, and the server does not say how many "
+                    + "there are: free some space, or give the job max_bytes"))
     }
 
     /// Fetches. If that fails, looks for another way: another mirror, or one response alone. A request that must not be
