@@ -103,7 +103,12 @@ import Testing
     @Test("--json prints one object per line, and -q prints only failures") func forms() async throws {
         let bench = GetBench()
         let origin = try OriginServer { request in
-            request.path == "/absent" ? OriginReply(404) : .file(Self.bytes, to: request)
+            if request.path == "/absent" { return OriginReply(404) }
+            guard request.path == "/broken" else { return .file(Self.bytes, to: request) }
+            // Without a validator nothing can continue it.
+            var reply = OriginReply(body: Self.bytes.all)
+            (reply.cut, reply.end) = (1_000_000, .reset)
+            return reply
         }
         let json = try await bench.get("--json", origin.url("/a"), origin.url("/absent"))
         let events = try GetBench.events(json.out)
@@ -113,6 +118,14 @@ import Testing
         #expect(done["file"]?.string == bench.files.file("a") && done["url"]?.string == origin.url("/a"))
         let failed = try #require(events.first { $0["event"]?.string == "failed" })
         #expect(failed["error"]?.string == "http_404")
+        #expect(failed["retryable"] == .bool(false) && failed["received"]?.integer == 0)
+        #expect(done["etag"]?.string == "\"v1\"")
+        let again = try #require(try GetBench.events(try await bench.get("--json", origin.url("/a")).out).last)
+        #expect(again["unchanged"] == .bool(true) && again["etag"]?.string == "\"v1\"" && again["seconds"] != nil)
+        let broken = try await bench.get("--json", "--retries", "0", "-x1", origin.url("/broken"))
+        let end = try #require(try GetBench.events(broken.out).last)
+        #expect(end["event"]?.string == "failed" && end["retryable"] == .bool(true), "\(broken)")
+        #expect(end["received"]?.integer != nil, "\(broken)")
         #expect(events.contains { $0["event"]?.string == "started" && $0["resumable"] == .bool(true) })
         let quiet = try await bench.get("-q", origin.url("/b"), origin.url("/absent"))
         #expect(quiet.status == 1 && quiet.out.isEmpty && quiet.err.contains("http_404"), "\(quiet)")

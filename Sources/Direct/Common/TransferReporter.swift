@@ -220,9 +220,12 @@ final class TransferReporter: Sendable {
         var object = event(result.word == "unchanged" ? "completed" : result.word, item)
         if let file = result.file { object.set("file", (item.root == "/" ? "" : item.root) + "/" + file) }
         object.set("bytes", result.bytes)
-        if case .completed = result.end {
+        switch result.end {
+        case .completed, .unchanged:
             object.set("seconds", result.seconds)
             object.set("speed", result.speed)
+            object.set("etag", result.etag)
+        case .skipped, .metalink, .failed, .stopped: break
         }
         object.set("checksum", result.checksum)
         if !result.verified.isEmpty { object.set("verified", result.verified) }
@@ -230,6 +233,8 @@ final class TransferReporter: Sendable {
         if case .failed(let failure) = result.end {
             object.set("error", failure.code.rawValue)
             object.set("message", failure.message)
+            object.set("retryable", RetryPolicy.isRetryable(failure))
+            object.set("received", result.received)
         }
         return object
     }

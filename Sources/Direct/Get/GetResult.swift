@@ -24,6 +24,10 @@ struct GetResult: Sendable {
     var seconds: Double = 0
     /// Bytes received in that time.
     var transferred: Int64 = 0
+    /// Bytes of the file that were there when the last attempt failed.
+    var received: Int64 = 0
+    /// The file's ETag at the server, if it gave one.
+    var etag: String?
     /// `algorithm:hex`, if a checksum was computed.
     var checksum: String?
     /// What proves that the bytes are right, in a word or two.

@@ -377,14 +377,14 @@ final class GetRun: RunHost {
         // Nothing names this file any more once the record is closed.
         for location in useless { await store.discard(location) }
         if isContinuable { await save(isDurable: false) } else { await forget() }
-        return GetResult(end: .failed(item.explained(failure, of: view.name)))
+        return GetResult(end: .failed(item.explained(failure, of: view.name)), received: view.progress.received)
     }
 
     private func result(
         of file: CompletedFile, _ standing: UnrecordedFile?, isUnchanged: Bool
     ) -> GetResult {
         var result = GetResult(end: isUnchanged ? .unchanged : .completed, file: file.file)
-        (result.bytes, result.checksum) = (file.bytes, file.checksum)
+        (result.bytes, result.checksum, result.etag) = (file.bytes, file.checksum, file.entity.etag)
         result.seconds = (ContinuousClock.now - begun).secondsValue
         let (transferred, completeness) = state.withLock { ($0.transferred, $0.completeness) }
         result.transferred = transferred

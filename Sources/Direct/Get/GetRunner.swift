@@ -81,7 +81,9 @@ final class GetRunner: Sendable {
             settings.maxTime, "the download", advice: "; the same command continues"
         ) { await TransferRecord.observe(record) { await run.run() } }
         var result = ended
-        if let late, case .stopped = result.end { result = GetResult(end: .failed(late)) }
+        if let late, case .stopped = result.end {
+            result = GetResult(end: .failed(late), received: run.view.progress.received)
+        }
         if result.isFailed { names.release(item) }
         state.withLock { state in
             state.runs.removeAll { $0.index == index }
