@@ -132,7 +132,8 @@ import Testing
         let latch = Latch()
         let bytes = FileBytes(seed: 7, count: 3 << 20)
         let origin = try OriginServer { request in
-            if request.path == "/missing" { return OriginReply(404) }
+            if request.path == "/missing" { return OriginReply(404, body: Array("no such film".utf8)) }
+            if request.path == "/empty" { return OriginReply(204) }
             if request.path == "/big" { return OriginReply(body: bytes.all) }
             var reply = OriginReply(body: Array("first second".utf8))
             reply.hold = (5, latch)
@@ -146,8 +147,22 @@ import Testing
         let (one, two) = (directory.file("one"), directory.file("two"))
         #expect(try await call("-o", one, "-o", two, origin.url("/big"), origin.url("/stream")).status == 0)
         #expect(directory.contents("one") == bytes.all && directory.contents("two") == Array("first second".utf8))
-        #expect(try await call("-o", one, origin.url("/missing")).status == 1)
-        #expect(directory.contents("one") == bytes.all)
+        for (options, isPrinted) in [([], true), (["-f"], false)] as [([String], Bool)] {
+            for name in ["one", "new"] {
+                let arguments = ["call", "-w", "%{http_code}", "-o", directory.file(name)] + options
+                let missing = try ChildProcess(haul, arguments + [origin.url("/missing")])
+                #expect(try await missing.wait() == 1 && missing.standardOutput == "404", "\(missing.standardError)")
+                let error = missing.standardError
+                #expect(error.hasPrefix("no such film\nhaul: ") == isPrinted && error.contains("http_404"), "\(error)")
+            }
+        }
+        #expect(directory.contents("one") == bytes.all && directory.contents("new") == nil)
+        let (new, head) = (directory.file("new"), directory.file("head"))
+        #expect(try await call("-o", new, "-D", head, "http://127.0.0.1:1/").status == 1)
+        #expect(directory.contents("new") == nil && directory.contents("head") == nil)
+        #expect(try await call("-o", new, "-o", "/no/such/file", origin.url("/big"), origin.url("/big")).status == 2)
+        #expect(directory.contents("new") == nil)
+        #expect(try await call("-o", new, origin.url("/empty")).status == 0 && directory.contents("new") == [])
         #expect(try await call("-o", "/dev/null", "-w", "%{size_download}", origin.url("/big")).out == "\(3 << 20)")
     }
 

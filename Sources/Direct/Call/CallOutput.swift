@@ -13,20 +13,50 @@ struct CallOutput: Sendable {
     /// The file to empty once there is a response, so that a failed request leaves it as it is; nil for anything else.
     let file: Int32?
     private let descriptor: Int32
+    /// The file, if it was not there before.
+    private let newFile: NewFile?
+
+    private final class NewFile: Sendable {
+        let path: String
+        /// A response was, or is being, written to it.
+        let isUsed = Atomic(false)
+
+        init(_ path: String) { self.path = path }
+    }
 
     /// - Throws: `ExitStatus.usage` if the file cannot be opened; the reason has been printed.
     init(_ path: String?) throws {
         guard let path, path != "-" else {
             (pipe, file, descriptor) = (OutputPipe(STDOUT_FILENO), nil, STDOUT_FILENO)
+            newFile = nil
             refusesBinary = path == nil && isatty(STDOUT_FILENO) == 1
             return
         }
-        descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0o666)
+        let made = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o666)
+        newFile = made >= 0 ? NewFile(path) : nil
+        descriptor = made >= 0 ? made : open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0o666)
         guard descriptor >= 0 else {
             throw ExitStatus.printing(.usage, "\(path) cannot be written: \(String(cString: strerror(errno)))")
         }
         (pipe, refusesBinary) = (OutputPipe(descriptor, named: path), false)
         file = GetTarget.isSpecialFile(path) ? nil : descriptor
+    }
+
+    /// Empties a file, once there is a response for it.
+    fileprivate func begin() {
+        newFile?.isUsed.store(true, ordering: .relaxed)
+        if let file, pipe.position == 0 { ftruncate(file, 0) }
+    }
+
+    /// Removes the file if this command has made it, and no response came for it.
+    func removeIfUnused() {
+        guard let newFile, !newFile.isUsed.load(ordering: .relaxed) else { return }
+        var (mine, current) = (stat(), stat())
+        // Another program may have written to it, or replaced it.
+        guard fstat(descriptor, &mine) == 0, mine.st_size == 0, lstat(newFile.path, &current) == 0,
+            (mine.st_dev, mine.st_ino) == (current.st_dev, current.st_ino)
+        else { return }
+        unlink(newFile.path)
     }
 
     /// Whether both write to the same file, pipe or device.
@@ -55,7 +85,7 @@ final class CallReceiver: ResponseReceiver {
     var hasWritten: Bool { state.withLock { $0.hasWritten } }
 
     func destination(for head: ResponseHead) -> any BodyDestination {
-        begin(output)
+        output.begin()
         write(head: head)
         return Destination(receiver: self, start: output.pipe.position)
     }
@@ -80,12 +110,8 @@ final class CallReceiver: ResponseReceiver {
         state.withLock { $0.received += Int64(body.count) }
     }
 
-    private func begin(_ output: CallOutput) {
-        if let file = output.file, output.pipe.position == 0 { ftruncate(file, 0) }
-    }
-
     private func append(_ bytes: [UInt8], to output: CallOutput) {
-        begin(output)
+        output.begin()
         state.withLock { $0.hasWritten = true }
         _ = output.pipe.append(bytes, at: output.pipe.position)
     }

@@ -72,6 +72,7 @@ package struct DirectCall: Sendable {
     package func run() async throws {
         // Before anything is sent: a response that cannot be written would be lost.
         var opened: [CallOutput] = []
+        defer { for output in opened { output.removeIfUnused() } }
         func open(_ path: String?) throws -> CallOutput {
             let output = try CallOutput(path)
             // Two positions in one file would mix what is written.
@@ -114,8 +115,12 @@ package struct DirectCall: Sendable {
         var failure: Failure?
         if case .failed(let why, let response) = end {
             failure = why
-            // The body of an error is not what belongs into a file.
-            if let response { show(response, record.facts.head, isAlone: output.file != nil, through: receiver) }
+            if let response {
+                // The body of an error is not what belongs into a file.
+                let isAlone = output.file != nil
+                show(response, record.facts.head, isAlone: isAlone, through: receiver)
+                if isAlone, !options.hidesFailures { Self.printError(response.body, through: reporter) }
+            }
         }
         for output in [output, headOutput].compactMap(\.self) {
             do throws(TransferError) { try await output.pipe.flush() } catch {
@@ -134,6 +139,13 @@ package struct DirectCall: Sendable {
         await reporter.flush()
         if case .stopped = end { return false }
         return failure == nil
+    }
+
+    /// Prints the body of an error on standard error, which can be text only.
+    private static func printError(_ body: [UInt8], through reporter: TransferReporter) {
+        guard !body.isEmpty, !body.contains(0) else { return }
+        let text = String(decoding: body, as: UTF8.self)
+        reporter.write([(text: text.utf8.last == UInt8(ascii: "\n") ? text : text + "\n", isError: true)])
     }
 
     /// Prints a response that is not expected.
