@@ -48,4 +48,18 @@ import Testing
         #expect(get.status == 1 && get.err.contains("cannot be read, and the server's has 100.0 kB"), "\(get)")
         #expect(!get.err.contains("during this download") && origin.requests.count == 1 && bench.names == ["x"])
     }
+
+    @Test(
+        "a directory that cannot be written fails the download, and the message speaks of no worker",
+        .enabled(if: geteuid() != 0 || setpriv != nil, "setpriv is not installed"))
+    func directory() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
+        try #require(mkdir(bench.files.file("sub"), 0o500) == 0)
+        bench.write("list", "\(origin.url("/x"))\n  out=sub/x\n")
+        let get = try await get(bench, ["-i", "list"])
+        #expect(get.status == 1 && get.err.contains("check its owner and its permissions"), "\(get)")
+        #expect(!get.err.contains("worker"), "\(get)")
+        #expect(rmdir(bench.files.file("sub")) == 0)
+    }
 }

@@ -6,11 +6,18 @@ extension Failure {
     /// - Parameter kind: What the command does: `get`, `put` or `call`.
     func inCommand(_ kind: Job.Kind) -> Failure {
         var failure = self
-        for (phrase, replacement) in Self.replacements(for: kind) {
+        for (phrase, replacement) in Self.commonReplacements + Self.replacements(for: kind) {
             failure.message = failure.message.replacing(phrase, with: replacement)
         }
         return failure
     }
+
+    private static let commonReplacements = [
+        ("check its owner, and the user of this worker", "check its owner and its permissions"),
+        ("this worker is out of file descriptors", "this process is out of file descriptors"),
+        ("raise its limits or lower --slots", "raise its limit (ulimit -n), or run fewer transfers at once"),
+        ("another worker has been giving", "another process has been giving"),
+    ]
 
     private static func replacements(for kind: Job.Kind) -> [(String, String)] {
         switch kind {

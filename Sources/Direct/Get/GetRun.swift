@@ -206,7 +206,7 @@ final class GetRun: RunHost {
             case .cancelled: return .end(GetResult(end: .stopped))
             case .noSpace:
                 return .failed(Failure(.io, "the disk has no space for a copy of \(left.file.file)", isFinal: true))
-            case .failed(let failure): return .failed(failure)
+            case .failed(let failure): return .failed(failure.inCommand(.download))
             }
         }
     }
