@@ -80,6 +80,11 @@ import Testing
         let get = try await bench.get(origin.url("/x.bin"))
         #expect(
             get.status == 1 && get.err.contains("5 B of") && get.err.contains("the server's has 100.0 kB"), "\(get)")
+        for (count, words) in [(99_999, "the server's has 1 B more"), (100_003, "the server's has 3 B less")] {
+            bench.write("x.bin", [UInt8](repeating: 7, count: count))
+            let near = try await bench.get(origin.url("/x.bin"))
+            #expect(near.status == 1 && near.err.contains(words), "\(near)")
+        }
         var old = timespec(tv_sec: 0, tv_nsec: 0)
         bench.write("x.bin", Self.bytes.all)
         utimensat(AT_FDCWD, bench.files.file("x.bin"), [old, old], 0)

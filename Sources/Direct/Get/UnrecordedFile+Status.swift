@@ -26,6 +26,13 @@ extension UnrecordedFile {
 
         /// For messages: `1.2 MiB of 22 Nov 2026`.
         var summary: String { "\(Units.bytes(size)) of \(HTTPDate.text(seconds).dropFirst(5).dropLast(13))" }
+
+        /// The size of another file, for messages that have this one's: `1.2 MB`, or `1 B more` where both look the same.
+        func other(_ other: Int64) -> String {
+            let text = Units.bytes(other)
+            guard text == Units.bytes(size), other != size else { return text }
+            return other > size ? "\(Units.bytes(other - size)) more" : "\(Units.bytes(size - other)) less"
+        }
     }
 
     /// SEEK_HOLE, which Glibc's module leaves out.

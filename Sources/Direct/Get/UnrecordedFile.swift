@@ -225,7 +225,7 @@ final class UnrecordedFile: ExistingFile {
             return nil
         }
         guard total == status.size else {
-            throw refusal(path, "exists (\(status.summary)), and the server's has \(Units.bytes(total))\(undated)")
+            throw refusal(path, "exists (\(status.summary)), and the server's has \(status.other(total))\(undated)")
         }
         if let wanted = item.job.checksum ?? offer.entity.digest {
             guard try await has(wanted, path, status) else {
@@ -297,19 +297,20 @@ final class UnrecordedFile: ExistingFile {
         guard control.map({ $0.total == total }) ?? true else {
             return refusal(path, "\(what); the server's has \(Units.bytes(total))")
         }
+        let whole = control == nil ? status.other(total) : Units.bytes(total)
         // The whole takes the name of the file whose bytes it continues, which is not the name of a link.
         if Self.isLink(item.root + "/" + path) {
             return refusal(
-                path, "\(what), is a symbolic link, and the server's has \(Units.bytes(total))\(undated)",
+                path, "\(what), is a symbolic link, and the server's has \(whole)\(undated)",
                 or: "the path of the file itself with -o")
         }
         guard access(item.root + "/" + path, R_OK) == 0 else {
             return refusal(
-                path, "\(what), cannot be read, and the server's has \(Units.bytes(total))\(undated)")
+                path, "\(what), cannot be read, and the server's has \(whole)\(undated)")
         }
         guard item.job.method == "GET", item.job.checksum ?? offer.entity.digest != nil else {
             return refusal(
-                path, "\(what), and the server's has \(Units.bytes(total))\(undated)",
+                path, "\(what), and the server's has \(whole)\(undated)",
                 or: "--checksum, which continues this file and verifies the result")
         }
         var file = record(path, status, offer.entity, offer.source, by: nil)
