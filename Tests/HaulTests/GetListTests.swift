@@ -14,6 +14,24 @@ import Testing
         }
     }
 
+    @Test("a command that is refused leaves no directory that it has made, and each one that was there")
+    func refusedDirectories() async throws {
+        let bench = GetBench()
+        let url = "http://127.0.0.1:1/"
+        bench.write("sums", String(repeating: "0", count: 64) + "  other\n")
+        try #require(mkdir(bench.files.file("there"), 0o700) == 0)
+        for arguments in [
+            ["-d", "new/sub", "--checksum-file", "sums", url + "x"], ["-d", "new", url + "a/x", url + "b/x"],
+            ["-d", "there/new", "--checksum-file", "sums", url + "x"],
+            ["-o", "new/x", url + "x", "-o", "other/x", "ftp://h/x"],
+        ] {
+            let get = try bench.start(arguments)
+            #expect(try await get.wait() == 2, "\(get.standardError)")
+            #expect(bench.names == ["sums", "there"], "\(arguments)")
+            #expect(try FileManager.default.contentsOfDirectory(atPath: bench.files.file("there")).isEmpty)
+        }
+    }
+
     @Test("a list has URLs, mirrors, aria2's options and jobs") func list() async throws {
         let (bench, origin) = (GetBench(), try origin())
         let list = """

@@ -10,6 +10,7 @@ struct GetPlan {
     private let credentials: GetCredentials
     private let headers: [(String, String)]
     private let checksums: ChecksumFile
+    private let made = MadeDirectories()
     /// Where files go, unless a list names another directory.
     let root: String
     /// As -o says, beneath `root`.
@@ -37,7 +38,7 @@ struct GetPlan {
         checksums = try ChecksumFile(files: source.checksumFile, lists)
         (root, path) =
             try source.isStreaming
-            ? ("/", nil) : GetTarget.of(directory: source.directory, output: source.output)
+            ? ("/", nil) : GetTarget.of(directory: source.directory, output: source.output, made)
         for (index, text) in source.urls.enumerated() {
             if source.isMetalink(text) {
                 for entry in try Metalink.entries(of: text, lists) { try add(entry) }
@@ -63,6 +64,7 @@ struct GetPlan {
             throw GetSourceOptions.namesOneFile(output, "\(items.count) are given")
         }
         try checkNames()
+        made.keep()
     }
 
     /// The URLs that an argument stands for.
@@ -112,7 +114,7 @@ struct GetPlan {
             entry.stream = output.map(source.stream)
         } else if source.output == nil, let output {
             let (root, path) = try GetTarget.of(
-                directory: source.directory, output: URLPattern.name(output, of: url))
+                directory: source.directory, output: URLPattern.name(output, of: url), made)
             (entry.directory, entry.path) = (root, path)
         }
         return entry
@@ -210,7 +212,8 @@ struct GetPlan {
         // Nothing is written to a directory while streaming.
         let root = try (source.isStreaming ? nil : entry.root ?? entry.directory).map { directory in
             try GetTarget.absolute(
-                directory.hasPrefix("/") || GetTarget.isBucket(directory) ? directory : self.root + "/" + directory)
+                directory.hasPrefix("/") || GetTarget.isBucket(directory) ? directory : self.root + "/" + directory,
+                made)
         }
         var path = namesOneFile ? self.path : entry.path ?? self.path
         if let directory = self.path, directory.hasSuffix("/"), let own = entry.path { path = directory + own }

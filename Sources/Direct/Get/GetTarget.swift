@@ -27,13 +27,15 @@ enum GetTarget {
 
     /// The absolute path of the directory without symbolic links, or the bucket. Missing directories are made.
     ///
+    /// - Parameter made: Records those that are made.
     /// - Throws: `ExitStatus.usage` if the directory cannot be made or written; the reason has been printed.
-    static func absolute(_ path: String) throws -> String {
+    static func absolute(_ path: String, _ made: MadeDirectories? = nil) throws -> String {
         guard !isBucket(path) else {
             let name = path.dropFirst(5)
             return "s3://" + name.prefix(upTo: name.lastIndex { $0 != "/" }.map(name.index(after:)) ?? name.startIndex)
         }
-        makeDirectories(path, mode: 0o777)
+        let missing = makeDirectories(path, mode: 0o777)
+        made?.record(missing)
         guard let real = realpath(path, nil) else {
             throw ExitStatus.printing(
                 .usage, "\(path): \(String(cString: strerror(errno))); name a directory that can be made")
@@ -51,29 +53,34 @@ enum GetTarget {
         return String(cString: real)
     }
 
-    /// Makes `path` and the missing directories above it. Errors are ignored: the caller notices them when it uses
-    /// `path`.
-    static func makeDirectories(_ path: String, mode: mode_t) {
-        guard access(path, F_OK) != 0 else { return }
-        var made = path.hasPrefix("/") ? "/" : ""
+    /// Makes `path` and the missing directories above it, and returns those that it has made. Errors are ignored: the
+    /// caller notices them when it uses `path`.
+    @discardableResult static func makeDirectories(_ path: String, mode: mode_t) -> [String] {
+        guard access(path, F_OK) != 0 else { return [] }
+        var made: [String] = []
+        var prefix = path.hasPrefix("/") ? "/" : ""
         for part in path.split(separator: "/") {
-            made += part + "/"
-            mkdir(made, mode)
+            prefix += part + "/"
+            if mkdir(prefix, mode) == 0 { made.append(prefix) }
         }
+        return made
     }
 
     /// The directory and the path that `-d` and `-o` give together. Without both: the current directory, and no path.
-    static func of(directory: String?, output: String?) throws -> (root: String, path: String?) {
+    static func of(
+        directory: String?, output: String?, _ made: MadeDirectories? = nil
+    ) throws -> (root: String, path: String?) {
         if let directory {
-            guard let output else { return (try absolute(directory), nil) }
-            return (try absolute(directory), output)
+            guard let output else { return (try absolute(directory, made), nil) }
+            return (try absolute(directory, made), output)
         }
-        guard let output else { return (try absolute("."), nil) }
-        guard !isDirectory(output) else { return (try absolute(output), nil) }
+        guard let output else { return (try absolute(".", made), nil) }
+        guard !isDirectory(output) else { return (try absolute(output, made), nil) }
         let parts = output.split(separator: "/", omittingEmptySubsequences: false)
         let folder = parts.dropLast().joined(separator: "/")
         return (
-            try absolute(output.contains("/") ? (folder.isEmpty ? "/" : folder) : "."), parts.last.map(String.init)
+            try absolute(output.contains("/") ? (folder.isEmpty ? "/" : folder) : ".", made),
+            parts.last.map(String.init)
         )
     }
 }
