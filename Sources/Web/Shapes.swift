@@ -19,7 +19,9 @@ enum Shapes {
         JSONMember("lease", .integer, "After how many milliseconds of silence it is lost."),
         JSONMember("kinds", .text, "The kinds of jobs that it does, with blanks between them."),
         JSONMember("received", .integer, "Bytes of bodies since it began."),
-        JSONMember("free", .integer, "Bytes that downloads may use on the disk of its root; absent with a bucket."),
+        JSONMember(
+            "free", .integer,
+            "Bytes that downloads may use on the disk of its root; with 0 it takes no jobs. Absent with a bucket."),
         JSONMember("speed", .integer, "Bytes per second of its running jobs.", isAlways: true),
         JSONMember("waiting", .ranking, "What its running jobs wait for.", isAlways: true),
     ]

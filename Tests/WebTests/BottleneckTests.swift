@@ -56,6 +56,44 @@ import Testing
         #expect(listed.map(\.text) == [#"{"cause":"paused","queued":3,"running":0}"#])
     }
 
+    @Test("queued jobs wait for space while no worker that claims jobs has any") func noSpace() async throws {
+        let fixture = try await WebFixture()
+        for number in 0..<3 { _ = await fixture.push(#"{"url":"http://a.example/\#(number)"}"#) }
+        try await Self.setWorker(fixture, slots: "2", running: 0)
+        #expect(try await Self.found(fixture) == [])
+        let (redis, worker) = (fixture.queue.redis, fixture.queue.keys.worker("w1"))
+        try await redis.send(Command("HSET", worker, "free", 0))
+        #expect(try await Self.found(fixture) == [Bottleneck(.disk, queued: 3)])
+        let queued = JobRecord(id: "q", state: .queued, fields: ["url": "http://a.example/0"])
+        #expect(try await QueueReaderCache(fixture.queue).bottlenecks(of: queued).map(\.cause) == [.disk])
+        // A running job that waits for space, too.
+        try await Self.run(fixture, "r", ["url": "http://a.example/r", "waiting": "disk"])
+        #expect(try await Self.found(fixture) == [Bottleneck(.disk, queued: 3, running: 1)])
+        try await redis.send(Command("HSET", worker, "free", 1))
+        #expect(try await Self.found(fixture) == [Bottleneck(.disk, running: 1)])
+        #expect(try await QueueReaderCache(fixture.queue).bottlenecks(of: queued) == [])
+    }
+
+    @Test("the slots of a worker without space do not count while another has space") func slotsWithoutSpace()
+        async throws
+    {
+        let fixture = try await WebFixture()
+        for number in 0..<3 { _ = await fixture.push(#"{"url":"http://a.example/\#(number)"}"#) }
+        let stats = try await fixture.queue.stats()
+        func found(_ workers: [String: String]...) -> [Bottleneck] {
+            QueueLoad(
+                stats: stats, workers: workers.map { $0.merging(["seen": "1000"]) { $1 } }, settings: [:], limits: [:],
+                backoffs: [:], running: [], now: 1000
+            ).bottlenecks
+        }
+        let full = ["free": "0", "slots": "8", "running": "0"]
+        let busy = ["free": "1", "slots": "2", "running": "2"]
+        #expect(found(full, busy) == [Bottleneck(.slots, queued: 3, limit: 2)])
+        #expect(found(full, ["free": "1", "slots": "2", "running": "1"]) == [])
+        #expect(found(full, ["slots": "2", "running": "1"]) == [], "a bucket has no limit of space")
+        #expect(found(full, full) == [Bottleneck(.disk, queued: 3)])
+    }
+
     @Test("limits hold in each partition, so a queue of partitions reaches a multiple of them") func partitions()
         async throws
     {

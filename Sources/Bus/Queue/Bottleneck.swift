@@ -30,7 +30,7 @@ package struct Bottleneck: Sendable, Equatable {
         case groupRate = "group_rate"
         /// No worker has claimed the jobs that does their kind.
         case kind
-        /// Running jobs wait for space on disk.
+        /// The disks of all workers that claim jobs are full, or running jobs wait for space.
         case disk
         /// Running jobs wait for their store.
         case store
@@ -104,6 +104,7 @@ package struct Bottleneck: Sendable, Equatable {
         case .host, .backoff, .hostStarts: return (isQueued ? queued > 0 : job["waiting"] == "host") && isAtHost()
         case .group: return isQueued && name == job["group"]
         case .kind: return isQueued && name == job["kind"] ?? Job.Kind.download.rawValue
+        case .disk where isQueued: return queued > 0
         case .disk, .store, .gate, .replicas: return job["waiting"] == cause.rawValue
         }
     }

@@ -54,7 +54,11 @@ package struct QueueLoad: Sendable {
 
     /// What slows the queue, with what concerns most jobs first; at most twenty.
     package var bottlenecks: [Bottleneck] {
-        let found = [pauseOfSome, turn].compactMap(\.self) + hosts + groups + kinds + rates + causesOfRunningJobs
+        // Queued jobs that lack space count together with running ones.
+        let first = self.turn
+        let queuedForSpace = first?.cause == .disk ? first?.queued ?? 0 : 0
+        let turns = [pauseOfSome, queuedForSpace > 0 ? nil : first].compactMap(\.self)
+        let found = turns + hosts + groups + kinds + rates + waits(queuedForSpace: queuedForSpace)
         let sorted = found.filter { $0.queued + $0.running > 0 }.sorted {
             ($1.queued + $1.running, $0.cause.rawValue, $0.name ?? "")
                 < ($0.queued + $0.running, $1.cause.rawValue, $1.name ?? "")
@@ -69,7 +73,8 @@ package struct QueueLoad: Sendable {
         return Bottleneck(.paused, name, queued: stats.queuedInPaused)
     }
 
-    /// What keeps jobs from starting that wait only for their turn. A pause and the lack of workers stop all others, too.
+    /// What keeps jobs from starting that wait only for their turn. A pause, and the lack of workers or of space on all of
+    /// their disks, stop all others, too.
     private var turn: Bottleneck? {
         let all = stats.waiting.count
         let queued = all - stats.waiting.deferred.count
@@ -84,14 +89,18 @@ package struct QueueLoad: Sendable {
         if let limit = stats.allowedRunning, running >= limit {
             return Bottleneck(.maxRunning, queued: queued, limit: limit)
         }
+        let working = zip(workers, states).filter { $0.1 == .working }.map(\.0)
+        let withSpace = working.filter { !WorkerState.hasNoSpace($0) }
         var slots: Int64? = 0
         var taken: Int64 = 0
-        for (worker, state) in zip(workers, states) where state == .working {
+        // A worker without space claims nothing, so its free slots do not count beside those of others.
+        for worker in withSpace.isEmpty ? working : withSpace {
             let own = Int64(field: worker["slots"])
             slots = slots.flatMap { sum in own.map { sum + $0 } }
             taken += Int64(field: worker["running"]) ?? 0
         }
         if let slots, taken >= slots { return Bottleneck(.slots, queued: queued, limit: slots) }
+        if withSpace.isEmpty { return Bottleneck(.disk, queued: all) }
         return settings["starts"].map { Bottleneck(.starts, queued: queued, starts: $0) }
     }
 
@@ -157,9 +166,12 @@ package struct QueueLoad: Sendable {
         return found.compactMap(\.self)
     }
 
-    private var causesOfRunningJobs: [Bottleneck] {
+    /// What running jobs wait for, and queued ones for which no worker has space.
+    private func waits(queuedForSpace: Int) -> [Bottleneck] {
         [Bottleneck.Cause.disk, .store, .gate, .replicas].map { cause in
-            Bottleneck(cause, running: running.count { $0.waiting == cause.rawValue })
+            Bottleneck(
+                cause, queued: cause == .disk ? queuedForSpace : 0,
+                running: running.count { $0.waiting == cause.rawValue })
         }
     }
 }

@@ -20,6 +20,9 @@ package enum WorkerState: String, Sendable, CaseIterable {
         self = now - seen > lease ? .lost : record["state"].flatMap(Self.init(rawValue:)) ?? .working
     }
 
+    /// Whether the worker's disk has no more than what `--keep-free` reserves. Then it claims no jobs, whatever its state.
+    package static func hasNoSpace(_ record: [String: String]) -> Bool { Int64(field: record["free"]) == 0 }
+
     /// When the worker was last seen, unix ms; 0 if its hash has no valid time.
     package static func seen(_ record: [String: String]) -> Int64 {
         Int64(field: record["seen"]) ?? 0

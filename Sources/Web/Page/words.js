@@ -110,6 +110,7 @@ export function slows({ cause, name, queued, running }, job) {
     case "host": case "backoff": case "host_starts": return (isQueued ? queued > 0 : job.waiting === "host") && isAtHost;
     case "group": return isQueued && name === job.group;
     case "kind": return isQueued && name === (job.kind ?? "download");
+    case "disk": return isQueued ? queued > 0 : job.waiting === cause;
     default: return job.waiting === cause;
   }
 }

@@ -26,6 +26,11 @@ struct Workers: AsyncParsableCommand {
             Terminal.printError("haul: \(Stats.unserved(queue))")
         } else {
             for line in WorkerRow.lines(rows, now: now, width: Terminal.width) { Terminal.line(line) }
+            for row in rows where row.free == 0 && !row.isLost {
+                Terminal.printError(
+                    "haul: \(row.name) takes no jobs, because its disk has no more than what --keep-free leaves to other programs"
+                )
+            }
         }
     }
 
