@@ -170,7 +170,15 @@ extension QueueReaderCache {
     /// What slows the queue, and Redis' clock.
     package func bottlenecks() async throws -> (found: [Bottleneck], now: Int64) {
         let now = try await queue.time()
-        return (try await bottlenecks(try await queue.stats(), try await queue.workers().map(\.fields), now), now)
+        let (stats, workers) = (try await queue.stats(), try await queue.workers().map(\.fields))
+        return (try await bottlenecks(stats, workers, scheduled: try await scheduledReasons(stats), now), now)
+    }
+
+    /// What each of the next scheduled jobs waits for whose last run had no space or no store. Their next attempt is some
+    /// seconds away, so that they are among the first of the index.
+    func scheduledReasons(_ stats: QueueStats) async throws -> [String] {
+        guard stats.counts[.scheduled] ?? 0 > 0 else { return [] }
+        return try await listedFacts(in: .scheduled).values.compactMap(\.waiting)
     }
 
     /// What slows one job. The running jobs are read only if they may reach a rate.
@@ -191,20 +199,22 @@ extension QueueReaderCache {
     }
 
     func bottlenecks(
-        _ stats: QueueStats, _ workers: [[String: String]], _ now: Int64
+        _ stats: QueueStats, _ workers: [[String: String]], scheduled: [String], _ now: Int64
     ) async throws -> [Bottleneck] {
-        try await bottlenecks(stats, workers, try await runningJobs(), now)
+        try await bottlenecks(stats, workers, try await runningJobs(), scheduled: scheduled, now)
     }
 
     private func bottlenecks(
-        _ stats: QueueStats, _ workers: [[String: String]], _ running: [QueueLoad.RunningJob], _ now: Int64
+        _ stats: QueueStats, _ workers: [[String: String]], _ running: [QueueLoad.RunningJob],
+        scheduled: [String] = [], _ now: Int64
     ) async throws -> [Bottleneck] {
         let waiting = running.filter { $0.waiting == "host" }.map(\.host)
         let hosts = Set(waiting).union(stats.waiting.hosts.map(\.host)).sorted().prefix(Self.maxHosts)
         let (settings, limits) = try await limits()
         return QueueLoad(
             stats: stats, workers: workers, settings: settings, limits: limits,
-            backoffs: hosts.isEmpty ? [:] : try await queue.backoffs(of: Array(hosts)), running: running, now: now
+            backoffs: hosts.isEmpty ? [:] : try await queue.backoffs(of: Array(hosts)), running: running,
+            scheduled: scheduled, now: now
         ).bottlenecks
     }
 

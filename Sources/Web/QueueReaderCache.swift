@@ -55,7 +55,8 @@ package actor QueueReaderCache {
         let running = try await runningFacts()
         json.set("speed", running.values.reduce(0) { $0 + $1.speed })
         json.set("speed_of", running.count)
-        json.set("waiting_for", json: Ranking(running.values.compactMap(\.waiting)).json())
+        let scheduled = try await scheduledReasons(stats)
+        json.set("waiting_for", json: Ranking(running.values.compactMap(\.waiting) + scheduled).json())
         if let ages = Ages.json(of: running.values.compactMap(\.started), now: now) {
             json.set("running_ages", json: ages)
         }
@@ -65,7 +66,7 @@ package actor QueueReaderCache {
         if stats.counts[.scheduled] ?? 0 > 0 {
             json.set("next_scheduled", try await queue.listed(in: .scheduled, from: 0, limit: 1).first?.timestamp)
         }
-        let bottlenecks = try await bottlenecks(stats, workers, now)
+        let bottlenecks = try await bottlenecks(stats, workers, scheduled: scheduled, now)
         json.set("bottlenecks", json: "[\(bottlenecks.map(\.json).joined(separator: ","))]")
         json.set("failures", json: try await failuresJSON(now))
         return json.text

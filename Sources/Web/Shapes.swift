@@ -88,7 +88,8 @@ enum Shapes {
         JSONMember("waiting_ages", .object("Ages"), "How long the next waiting jobs have waited."),
         JSONMember("running_ages", .object("Ages"), "How long the running jobs have run."),
         JSONMember(
-            "waiting_for", .ranking, "What running jobs wait for, instead of receiving: host, gate, disk, store.",
+            "waiting_for", .ranking,
+            "What jobs wait for: running ones for host, gate, disk or store, and scheduled ones for disk or store.",
             isAlways: true),
         JSONMember("next_scheduled", .integer, "Unix milliseconds at which the next scheduled job is due."),
         JSONMember("speed", .integer, "Bytes per second of the running jobs.", isAlways: true),

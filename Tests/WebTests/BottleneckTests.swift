@@ -74,6 +74,25 @@ import Testing
         #expect(try await QueueReaderCache(fixture.queue).bottlenecks(of: queued) == [])
     }
 
+    @Test("jobs that gave up their slot because of the disk are counted while they are scheduled") func putBack()
+        async throws
+    {
+        let fixture = try await WebFixture()
+        for number in 0..<2 {
+            _ = await fixture.push(#"{"url":"http://a.example/\#(number)","id":"j\#(number)"}"#)
+            let claim = try #require(try await fixture.claim())
+            try await fixture.settle(claim, .parked(after: .seconds(600), reason: "disk"))
+        }
+        // Scheduled as well, but for its own reason.
+        _ = await fixture.push(#"{"url":"http://a.example/later","id":"later","delay":600}"#)
+        _ = try await fixture.claim()
+        #expect(try await fixture.queue.count(in: .scheduled) == 3)
+        #expect(try await Self.found(fixture) == [Bottleneck(.disk, scheduled: 2)])
+        let overview = try #require(await fixture.get(Self.path).json)
+        #expect(overview["waiting_for"]?.text == #"[["disk",2]]"#)
+        #expect(overview["bottlenecks"]?.text == #"[{"cause":"disk","queued":0,"running":0,"scheduled":2}]"#)
+    }
+
     @Test("the slots of a worker without space do not count while another has space") func slotsWithoutSpace()
         async throws
     {

@@ -30,9 +30,9 @@ package struct Bottleneck: Sendable, Equatable {
         case groupRate = "group_rate"
         /// No worker has claimed the jobs that does their kind.
         case kind
-        /// The disks of all workers that claim jobs are full, or running jobs wait for space.
+        /// The disks of all workers that claim jobs are full, or jobs wait for space that were running.
         case disk
-        /// Running jobs wait for their store.
+        /// Jobs that were running wait for their store.
         case store
         /// Running jobs are at their gate, or wait for its turn.
         case gate
@@ -47,6 +47,8 @@ package struct Bottleneck: Sendable, Equatable {
     package var queued = 0
     /// How many running jobs it slows.
     package var running = 0
+    /// How many scheduled jobs try again because of it, after a run that it ended.
+    package var scheduled = 0
     /// A number of jobs, or bytes per second.
     package var limit: Int64?
     /// A limit of starts, such as `10/s`.
@@ -55,11 +57,11 @@ package struct Bottleneck: Sendable, Equatable {
     package var until: Int64?
 
     package init(
-        _ cause: Cause, _ name: String? = nil, queued: Int = 0, running: Int = 0, limit: Int64? = nil,
-        starts: String? = nil, until: Int64? = nil
+        _ cause: Cause, _ name: String? = nil, queued: Int = 0, running: Int = 0, scheduled: Int = 0,
+        limit: Int64? = nil, starts: String? = nil, until: Int64? = nil
     ) {
         (self.cause, self.name, self.queued, self.running) = (cause, name, queued, running)
-        (self.limit, self.starts, self.until) = (limit, starts, until)
+        (self.scheduled, self.limit, self.starts, self.until) = (scheduled, limit, starts, until)
     }
 
     /// The members of its JSON.
@@ -72,6 +74,8 @@ package struct Bottleneck: Sendable, Equatable {
             "The host, the group or the kind; of a pause, how many partitions have it, unless all have it."),
         JSONMember("queued", .integer, "How many queued jobs it keeps from starting.", isAlways: true),
         JSONMember("running", .integer, "How many running jobs it slows.", isAlways: true),
+        JSONMember(
+            "scheduled", .integer, "How many scheduled jobs try again because of it, after a run that it ended."),
         JSONMember("limit", .integer, "The limit: a number of jobs or slots, or bytes per second."),
         JSONMember("starts", .text, "The limit of starts, like 10/s."),
         JSONMember("until", .integer, "Unix milliseconds until which workers start nothing at the host."),
@@ -83,11 +87,15 @@ package struct Bottleneck: Sendable, Equatable {
         json.set("name", name)
         json.set("queued", queued)
         json.set("running", running)
+        json.set("scheduled", scheduled > 0 ? scheduled : nil)
         json.set("limit", limit)
         json.set("starts", starts)
         json.set("until", until)
         return json.text
     }
+
+    /// How many jobs it concerns.
+    package var jobs: Int { queued + running + scheduled }
 
     /// Whether it keeps a job from starting, or slows it. A queued job counts as deferred if others of its host, group or
     /// kind are, because only a search of the queue would say it of the job itself.

@@ -34,14 +34,16 @@ package struct QueueLoad: Sendable {
     let backoffs: [String: Int64]
     /// All running jobs, or as many as are known.
     let running: [RunningJob]
+    /// What scheduled jobs wait for whose last run it ended, each one's; of as many as are known.
+    let scheduled: [String]
     let now: Int64
 
     package init(
         stats: QueueStats, workers: [[String: String]], settings: [String: String], limits: [String: String],
-        backoffs: [String: Int64], running: [RunningJob], now: Int64
+        backoffs: [String: Int64], running: [RunningJob], scheduled: [String] = [], now: Int64
     ) {
         (self.stats, self.workers, self.settings, self.limits) = (stats, workers, settings, limits)
-        (self.backoffs, self.running, self.now) = (backoffs, running, now)
+        (self.backoffs, self.running, self.scheduled, self.now) = (backoffs, running, scheduled, now)
     }
 
     /// A limit of each partition, for the whole queue. A large number may have no multiple.
@@ -59,9 +61,8 @@ package struct QueueLoad: Sendable {
         let queuedForSpace = first?.cause == .disk ? first?.queued ?? 0 : 0
         let turns = [pauseOfSome, queuedForSpace > 0 ? nil : first].compactMap(\.self)
         let found = turns + hosts + groups + kinds + rates + waits(queuedForSpace: queuedForSpace)
-        let sorted = found.filter { $0.queued + $0.running > 0 }.sorted {
-            ($1.queued + $1.running, $0.cause.rawValue, $0.name ?? "")
-                < ($0.queued + $0.running, $1.cause.rawValue, $1.name ?? "")
+        let sorted = found.filter { $0.jobs > 0 }.sorted {
+            ($1.jobs, $0.cause.rawValue, $0.name ?? "") < ($0.jobs, $1.cause.rawValue, $1.name ?? "")
         }
         return Array(sorted.prefix(Self.maxCount))
     }
@@ -166,12 +167,13 @@ package struct QueueLoad: Sendable {
         return found.compactMap(\.self)
     }
 
-    /// What running jobs wait for, and queued ones for which no worker has space.
+    /// What running jobs wait for, scheduled ones that were running, and queued ones for which no worker has space.
     private func waits(queuedForSpace: Int) -> [Bottleneck] {
         [Bottleneck.Cause.disk, .store, .gate, .replicas].map { cause in
             Bottleneck(
                 cause, queued: cause == .disk ? queuedForSpace : 0,
-                running: running.count { $0.waiting == cause.rawValue })
+                running: running.count { $0.waiting == cause.rawValue },
+                scheduled: scheduled.count { $0 == cause.rawValue })
         }
     }
 }

@@ -55,8 +55,9 @@ export function faults({ overview, hosts, workers }, { path, isOperator, isLive 
     }
     const disk = Object.fromEntries(overview.waiting_for ?? []).disk;
     if (disk) {
+      const isAtWork = overview.bottlenecks.some(({ cause, running }) => cause === "disk" && running > 0);
       found.push({ key: "disk", weight: 500, icon: "waits", tone: "amber", subject: plural(disk, "job"), text: ` ${disk === 1 ? "waits" : "wait"} for space on disk`,
-        detail: "They go on by themselves when there is space again.", actions: [{ text: `Show ${plural(disk, "job")}`, path: path("jobs", ["running"], { waiting: "disk" }) }] });
+        detail: "They go on by themselves when there is space again.", actions: [{ text: `Show ${plural(disk, "job")}`, path: path("jobs", [isAtWork ? "running" : "scheduled"], { waiting: "disk" }) }] });
     }
   }
   for (const host of hosts?.hosts ?? []) {

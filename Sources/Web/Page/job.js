@@ -136,7 +136,7 @@ function headline(job, now, path, stoppedBy, workers) {
       return job.waiting ? [`${waitsFor(job.waiting)}${far ? ` at ${far}` : ""}`, ...on]
       : [`${doing}${far ? ` ${far}` : ""}${job.speed ? ` at ${speed(job.speed)}` : ""}`, ...on, seconds !== null && seconds < 1e7 ? `; ${duration(seconds)} left` : ""];
     case "queued": return [job.waiting ? waitsFor(job.waiting) : job.created ? `Waits in the queue since ${age((now - job.created) / 1000)}` : "Waits in the queue"];
-    case "scheduled": return [job.error ? `Waits for its next retry, because ${lower(about(job.error).title)}` : "Starts at a time"];
+    case "scheduled": return [job.waiting ? waitsFor(job.waiting) : job.error ? `Waits for its next retry, because ${lower(about(job.error).title)}` : "Starts at a time"];
     case "paused": return [`Paused${by(stoppedBy)}${far ? ` at ${far}` : ""}`];
     case "completed": return [`Completed ${job.finished ? `${age((now - job.finished) / 1000)} ago` : ""}${total && job.kind !== "request" ? `: ${bytes(total)}${job.kind === "upload" ? " sent" : ""}` : job.status ? `: the server answered ${job.status}` : ""}`];
     case "failed": {

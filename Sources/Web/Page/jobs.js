@@ -124,7 +124,7 @@ function row(context, list) {
       set("worker", job.worker ?? "");
       if (cells.has("why")) {
         const words = state === "failed" ? [about(job.error).title, about(job.error).status ? `(${about(job.error).status})` : "", job.attempt ? `· ${plural(job.attempt + 1, "attempt")}` : ""].filter(Boolean).join(" ")
-          : state === "scheduled" ? (job.error ? `Retry ${job.attempt ?? 1}: ${about(job.error).title.toLowerCase()}` : "Starts at a time") : job.waiting ? waitsFor(job.waiting) : "Waits for its turn";
+          : state === "scheduled" && !job.waiting ? (job.error ? `Retry ${job.attempt ?? 1}: ${about(job.error).title.toLowerCase()}` : "Starts at a time") : job.waiting ? waitsFor(job.waiting) : "Waits for its turn";
         set("why", words, state === "failed" ? "red" : job.waiting ? "amber" : "");
         cells.get("why").title = [job.error, job.message].filter(Boolean).join(": ");
       }

@@ -304,11 +304,11 @@ export function overview(context) {
   function drawBottlenecks(data) {
     const [found, isLive] = [data.bottlenecks.slice(0, MAX_BOTTLENECKS), context.isLive()];
     slowed.hidden = found.length === 0;
-    redraw(slowed, [found.map((one) => [one.cause, one.name, one.limit, one.starts, one.queued, one.running, isLive ? Math.ceil((one.until ?? 0) / 1000 - data.now / 1000) : one.until]), data.bottlenecks.length], () => [
+    redraw(slowed, [found.map((one) => [one.cause, one.name, one.limit, one.starts, one.queued, one.running, one.scheduled, isLive ? Math.ceil((one.until ?? 0) / 1000 - data.now / 1000) : one.until]), data.bottlenecks.length], () => [
       el("h3", {}, "Slowed by"),
       el("ul", {}, found.map((one) => {
         const { what, detail } = bottleneckWords(one, data.now, isLive);
-        const jobs = [one.queued ? `${count(one.queued)} queued` : "", one.running ? `${count(one.running)} running` : ""].filter(Boolean).join(", ");
+        const jobs = [one.queued ? `${count(one.queued)} queued` : "", one.running ? `${count(one.running)} running` : "", one.scheduled ? `${count(one.scheduled)} scheduled` : ""].filter(Boolean).join(", ");
         const isHost = ["host", "backoff", "host_starts", "host_rate"].includes(one.cause);
         return el("li", {}, el("span", { class: "grow any" }, isHost ? link(path("jobs", ["running"], { host: what }), what) : what[0].toUpperCase() + what.slice(1), detail ? el("span", { class: "dim" }, ` ${detail}`) : null), el("span", { class: "dim number" }, jobs));
       })),

@@ -94,10 +94,12 @@ enum StatsFacts {
         }
         var table = Table([
             .init(title: "QUEUED", isNumber: true, rank: 10), .init(title: "RUNNING", isNumber: true, rank: 10),
+            .init(title: "SCHEDULED", isNumber: true, rank: 9),
             .init(title: "SLOWED BY", minWidth: 12, rank: 10),
         ])
         for bottleneck in found {
-            table.add([String(bottleneck.queued), String(bottleneck.running), bottleneck.text(at: now)])
+            let counts = [bottleneck.queued, bottleneck.running, bottleneck.scheduled].map { String($0) }
+            table.add(counts + [bottleneck.text(at: now)])
         }
         for line in table.lines(width: Terminal.width) { Terminal.line(line) }
     }
