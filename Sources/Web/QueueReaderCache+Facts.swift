@@ -233,7 +233,8 @@ extension QueueReaderCache {
         let now = try await queue.time()
         let limits = try await limits().limits.filter { HostLimit.group($0.key) == nil }
         let running = Dictionary(grouping: try await runningFacts().values) { Self.hostName($0.authority, limits) }
-        let failed = Dictionary(grouping: try await listedFacts(in: .failed)) {
+        let failures = try await listedFacts(in: .failed)
+        let failed = Dictionary(grouping: failures) {
             Self.hostName($0.value.authority, limits)
         }
         let lists = try await queue.waitingLists()
@@ -273,6 +274,7 @@ extension QueueReaderCache {
         var json = JSONObject()
         json.set("now", now)
         json.set("total", names.count)
+        json.set("failures", failures.count)
         json.set("hosts", json: "[\(texts.joined(separator: ","))]")
         return json.text
     }

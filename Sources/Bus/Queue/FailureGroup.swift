@@ -71,13 +71,13 @@ package struct FailureGroup: Sendable {
     package static let members: [JSONMember] = [
         JSONMember("error", .text, "The error of all of them.", isAlways: true),
         JSONMember("host", .text, "The host of all of them.", isAlways: true),
-        JSONMember("count", .integer, "How many there are.", isAlways: true),
-        JSONMember("recent", .integer, "How many failed within the last 20 minutes.", isAlways: true),
+        JSONMember("count", .integer, "How many there are among the newest 1000 failures.", isAlways: true),
+        JSONMember("recent", .integer, "How many of them failed within the last 20 minutes.", isAlways: true),
         JSONMember("retryable", .flag, "Whether a retry of one of them may help.", isAlways: true),
         JSONMember("newest", .integer, "Unix milliseconds at which the last of them failed.", isAlways: true),
         JSONMember("example", .id, "The job that failed then.", isAlways: true),
         JSONMember(
-            "hour", .integers, "How many failed in each five minutes of the last hour, the oldest first.",
+            "hour", .integers, "How many of them failed in each five minutes of the last hour, the oldest first.",
             isAlways: true),
     ]
 

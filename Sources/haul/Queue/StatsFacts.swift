@@ -37,6 +37,8 @@ enum StatsFacts {
         for line in table.lines(width: Terminal.width) { Terminal.line(line) }
         let rest = (answer["total"]?.integer ?? 0) - Int64(hosts.count)
         if rest > 0 { Terminal.printError("haul: \(rest) more hosts have jobs, limits or recent failures") }
+        let (counted, all) = (answer["failures"]?.integer ?? 0, Int64(try await queue.count(in: .failed)))
+        if all > counted { Terminal.printError("haul: FAILED counts the newest \(counted) of \(all) failed jobs") }
     }
 
     static func printAges(_ queue: Queue, json: Bool) async throws {
