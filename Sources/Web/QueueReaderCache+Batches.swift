@@ -33,19 +33,35 @@ extension QueueReaderCache {
         return json.text
     }
 
-    /// The ids of a batch's members that have ended in `state`. They are read once a second at most, and less often if
-    /// there are many. nil if this user of Redis may not use HSCAN.
-    func memberIDs(of batch: String, in state: BatchState) async throws -> [String]? {
+    /// The members of a batch that were read.
+    struct Members {
+        let ids: [BatchState: [String]]
+        let readAt: ContinuousClock.Instant
+        /// Those of the states that were asked for, the newest first.
+        var listed: [BatchState: [ListedID]] = [:]
+    }
+
+    /// The members of a batch that have ended in `state`, in the order of the state's index: the newest first. They are
+    /// read once a second at most, and less often if there are many. nil if this user of Redis may not use HSCAN.
+    func endedMembers(of batch: String, in state: BatchState) async throws -> [ListedID]? {
         let now = ContinuousClock.now
         members = members.filter { $0.value.readAt + Self.age(of: $0.value.ids) > now }
-        if let known = members[batch] { return known.ids[state] ?? [] }
-        let ids: [BatchState: [String]]
-        do throws(RedisError) { ids = try await queue.members(ofBatch: batch) } catch {
-            guard error.code == .noPermission else { throw error }
-            return nil
+        if let listed = members[batch]?.listed[state] { return listed }
+        let found: Members
+        if let known = members[batch] {
+            found = known
+        } else {
+            do throws(RedisError) { found = Members(ids: try await queue.members(ofBatch: batch), readAt: now) } catch {
+                guard error.code == .noPermission else { throw error }
+                return nil
+            }
         }
-        members[batch] = (ids, now)
-        return ids[state] ?? []
+        let ids = found.ids[state] ?? []
+        let listed = zip(ids, try await queue.fields(["finished"], of: ids))
+            .map { ListedID(id: $0, timestamp: Int64(field: $1["finished"])) }
+            .sorted { ($1.timestamp ?? 0, $1.id) < ($0.timestamp ?? 0, $0.id) }
+        members[batch, default: found].listed[state] = listed
+        return listed
     }
 
     private static func age(of members: [BatchState: [String]]) -> Duration {

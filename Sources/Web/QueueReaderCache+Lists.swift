@@ -37,18 +37,27 @@ extension QueueReaderCache {
     private enum Source {
         case waiting(WaitingLists)
         /// Ids that were read at once.
-        case ids([String])
+        case ids([ListedID])
         case index
+    }
+
+    /// A job of a list that was read at once. 100,000 of these are kept more cheaply than so many `ListedJob`s.
+    struct ListedID: Sendable {
+        let id: String
+        /// When the job ended, unix ms; nil for a running one.
+        var timestamp: Int64?
+
+        var job: ListedJob { ListedJob(id: id, timestamp: timestamp) }
     }
 
     private func source(of state: JobState, _ filter: JobFilter) async throws -> Source {
         switch state {
         case .queued: return .waiting(try await queue.waitingLists())
-        case .running: return .ids(try await runningIDs())
+        case .running: return .ids(try await runningIDs().map { ListedID(id: $0) })
         default:
             // The queue may have far more ended jobs than the batch, so only the batch's members are examined.
             guard let ended = BatchState(rawValue: state.rawValue), !filter.batch.isEmpty,
-                let ids = try await memberIDs(of: filter.batch, in: ended)
+                let ids = try await endedMembers(of: filter.batch, in: ended)
             else { return .index }
             return .ids(ids)
         }
@@ -101,10 +110,10 @@ extension QueueReaderCache {
         }.map(\.0)
     }
 
-    private static func page(of ids: [String], from start: Int, limit: Int) -> WaitingPage {
+    private static func page(of ids: [ListedID], from start: Int, limit: Int) -> WaitingPage {
         var page = WaitingPage()
         let ids = ids[min(start, ids.count)..<min(start + limit, ids.count)]
-        page.jobs = ids.enumerated().map { ($0.offset, ListedJob(id: $0.element)) }
+        page.jobs = ids.enumerated().map { ($0.offset, $0.element.job) }
         page.read = ids.count
         return page
     }
@@ -280,7 +289,7 @@ extension QueueReaderCache {
             case waiting(WaitingCursor)
             case index(IndexPosition, until: Int64?)
             /// Ids that were read at once, without those that were passed.
-            case ids(ArraySlice<String>)
+            case ids(ArraySlice<ListedID>)
         }
 
         let queue: Queue
@@ -300,7 +309,7 @@ extension QueueReaderCache {
                 page.jobs = try await queue.listed(in: state, after: &index, until: end, limit: limit).map { (0, $0) }
                 position = .index(index, until: end)
             case .ids(let ids):
-                page.jobs = ids.prefix(limit).map { (0, ListedJob(id: $0)) }
+                page.jobs = ids.prefix(limit).map { (0, $0.job) }
                 position = .ids(ids.dropFirst(limit))
             }
             return page.jobs.isEmpty ? nil : page
@@ -311,7 +320,8 @@ extension QueueReaderCache {
         var pass = Pass(queue: queue, state: state, position: .waiting(WaitingCursor(queue)))
         guard state != .queued else { return pass }
         if case .ids(let ids) = try await source(of: state, filter) {
-            pass.position = .ids(ids[...])
+            // As in an index, those that have been in the state for longest come first.
+            pass.position = .ids(Array(ids.reversed())[...])
         } else {
             pass.position = .index(IndexPosition(), until: try await queue.end(of: state))
         }

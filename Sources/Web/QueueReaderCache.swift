@@ -8,7 +8,7 @@ package actor QueueReaderCache {
 
     /// The ids of running jobs, and those of ended members of batches, with the time of their reading.
     var running: (ids: [String], readAt: ContinuousClock.Instant)?
-    var members: [String: (ids: [BatchState: [String]], readAt: ContinuousClock.Instant)] = [:]
+    var members: [String: Members] = [:]
     /// The facts of running jobs, and when they were last read.
     var facts: [String: JobFacts] = [:]
     var factsReadAt: ContinuousClock.Instant?

@@ -65,6 +65,33 @@ import Testing
         #expect(try await fixture.queue.job("n1")?.state == .queued)
     }
 
+    @Test("the ended jobs of a batch are listed like all others: by the times at which they ended") func order()
+        async throws
+    {
+        let fixture = try await WebFixture()
+        for id in ["a", "b", "c"] {
+            _ = await fixture.push(#"{"url":"http://h/\#(id)","id":"\#(id)","batch":"night"}"#)
+            let claim = try #require(try await fixture.claim())
+            try await fixture.settle(claim, .failed(Failure(.http(404), "gone"), retryable: false, received: 0))
+        }
+        let earlier = try await fixture.queue.time() - 10_000
+        try await fixture.queue.redis.send(Command("HSET", fixture.queue.keys.job("b"), "finished", earlier))
+        func found(_ query: String) async -> [String]? {
+            let page = await fixture.get(WebFixture.jobs + "?state=failed&batch=night" + query).json
+            let rows = page?["jobs"]?.array ?? []
+            #expect(rows.allSatisfy { $0["timestamp"]?.integer != nil })
+            return rows.compactMap { $0["id"]?.string }
+        }
+        #expect(await found("") == ["c", "a", "b"])
+        #expect(await found("&reverse=true") == ["b", "a", "c"])
+        #expect(await found("&sort=age") == ["b", "a", "c"])
+        #expect(await found("&older=5") == ["b"])
+        let body = #"{"action":"retry","where":{"state":"failed","batch":"night"},"limit":1}"#
+        #expect(await fixture.send("POST", WebFixture.control, body).json?["requested"]?.integer == 1)
+        let requested = try await fixture.queue.redis.send(Command("HKEYS", fixture.queue.keys.want)).array
+        #expect(requested?.compactMap(\.string) == ["b"], "the job that ended first comes first")
+    }
+
     @Test("a whole batch is paused, resumed, retried and cancelled, also for later members")
     func steered() async throws {
         let fixture = try await fixture()
