@@ -32,7 +32,9 @@ extension RetryPolicy {
             && (failure.code != .tooSlow || isOvertime)
         let isFurther = countsBytes && result.hasMadeProgress
         let attempt = isFurther ? 1 : failed + 1
-        guard isRetryable, isFurther || attempt <= retries else { return .end(isRetryable: isRetryable) }
+        guard isRetryable, isFurther || attempt <= retries else {
+            return .end(isRetryable: isRetryable || failure.dependsOnWorker && result.isRepeatable)
+        }
         var generator = SystemRandomNumberGenerator()
         let wait = delay(
             retry: attempt, retryAfter: failure.retryAfter, maxDelay: isWebhook ? 10_800 : 300, using: &generator)

@@ -123,9 +123,10 @@ public struct ErrorCode: RawRepresentable, Hashable, Sendable, Codable, CustomSt
     ///
     /// Look at the certificate of the server. `--ca` trusts another authority, `--client-cert` shows a certificate.
     public static let tls = ErrorCode(rawValue: "tls")
-    /// The file or the response is larger than the job, the worker or the server allows.
+    /// The file or the response is larger than the job, the worker, its file system or the server allows.
     ///
-    /// Raise `max_bytes`, `max_response` or `--max-file-size`, or check what the server sends.
+    /// Raise `max_bytes`, `max_response` or `--max-file-size`, or check what the server sends. If the message names the
+    /// file system, retry the job when a worker has a larger one: then `retryable` is true.
     public static let tooLarge = ErrorCode(rawValue: "too_large")
     /// More than ten redirects.
     ///
@@ -158,6 +159,8 @@ package struct Failure: Error, Sendable, Equatable, CustomStringConvertible {
     package var mirror: String?
     /// Whether another mirror may do better, although the code does not say so: a bucket's credentials are missing.
     package var blamesMirror = false
+    /// Whether the job may succeed on another worker, although it is not retried by itself: this one's disk is too small.
+    package var dependsOnWorker = false
     /// Details for the worker's log alone, which no producer gets.
     package var detail: String?
 

@@ -10,8 +10,7 @@ extension TransferError {
         self =
             switch systemError {
             case ENOSPC, EDQUOT: .noSpace
-            case EFBIG:
-                Self(.tooLarge, "\(what): it is larger than the file system, or a limit of this process, allows")
+            case EFBIG: Self.tooLarge(what)
             // The kernel also reports this for an absolute link, wherever it leads (RESOLVE_BENEATH of openat2(2)).
             case EXDEV: Self(.pathForbidden, "\(what): a link leads out of the root, or is not a relative one")
             case ELOOP: Self(.pathForbidden, "\(what): it is a symbolic link, or the links form a loop")
@@ -22,6 +21,15 @@ extension TransferError {
             case EMFILE, ENFILE, ENOMEM: Self(.localLimit, "\(what): \(reason)")
             default: Self(.io, "\(what): \(reason); check the disk and the system's log")
             }
+    }
+
+    private static func tooLarge(_ what: String) -> Self {
+        var failure = Failure(
+            .tooLarge,
+            "\(what): it is larger than the file system, or a limit of this process, allows; a worker with more space may complete the job"
+        )
+        failure.dependsOnWorker = true
+        return .failed(failure)
     }
 
     /// Whether an errno says that this machine cannot open a file now, and nothing about the file. Such a file must not be

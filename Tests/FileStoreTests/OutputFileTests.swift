@@ -200,6 +200,8 @@ struct OutputFileTests {
         let file = OutputFile(descriptor: temporaryDescriptor(), diskWriter: DiskWriter(blocks: 1))
         let never = #expect(throws: TransferError.self) { try file.reserve(1 << 60) }
         #expect(never?.code == .tooLarge)
+        guard case .failed(let failure)? = never else { return }
+        #expect(failure.dependsOnWorker)
         let later = #expect(throws: TransferError.self) { try file.reserve(1, minFree: 1 << 60) }
         #expect(later == .noSpace)
         #expect(file.error == nil)

@@ -40,7 +40,7 @@ const errors = {
   source_missing: ["The file to send is not there", "gets files that are missing", "Push it again when the file is there."],
   stalled: ["The server stopped sending", "stops sending", "A retry goes on from the bytes on disk."],
   tls: ["The certificate cannot be trusted", "has a certificate that cannot be trusted", "Look at the certificate of the server."],
-  too_large: ["The file is too large", "sends files that are too large", "Raise max_bytes, or check what the server sends."],
+  too_large: ["The file is too large", "sends files that are too large", "Raise max_bytes, or check what the server sends. If the disk of the worker is too small, retry it when a larger one is there."],
   too_many_redirects: ["There are too many redirects", "redirects too often", "Check the URL."],
   too_slow: ["The download was too slow", "is too slow", "Lower min_speed, use a mirror, or allow more time."],
   wrong_content_type: ["The file has another type", "sends files of another type", "Servers often answer with a page instead of a file."],
