@@ -57,6 +57,16 @@ import Testing
         }
     }
 
+    @Test("the state of named jobs is one or a list of them, as the server takes it") func statesOfNamedJobs() throws {
+        let schemas = try #require(JSON(Pages.text(Self.file))["components"]?["schemas"])
+        let state = schemas["ControlJobs"]?["properties"]?["state"]?["anyOf"]?.array ?? []
+        #expect(state.compactMap { $0["type"]?.string } == ["string", "array"])
+        let names = JobState.allCases.map(\.rawValue).sorted()
+        for values in [state.first?["enum"], state.last?["items"]?["enum"]] {
+            #expect(values?.array?.compactMap(\.string).sorted() == names)
+        }
+    }
+
     /// The header fields of requests that change the response.
     private static let headers = [
         "/queues/{queue}/events": ["Last-Event-ID"],
