@@ -55,7 +55,11 @@ struct JobFilter: Sendable, Hashable, CustomStringConvertible {
 
     init() {}
 
+    /// - Throws: `bad_request` for a filter without a value, which would select more jobs than were meant.
     init(_ query: Query) throws(APIError) {
+        if let name = Self.names.first(where: { query[$0] == "" }) {
+            throw APIError(400, .badRequest, "\(name) is empty: give a value, or leave it out")
+        }
         self.init { query[$0] }
         older = try query.integer("older", in: 0...JobField.maxInteger, else: 0)
     }

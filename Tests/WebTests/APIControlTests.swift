@@ -144,7 +144,8 @@ import Testing
             #expect(response.status == 422 && message.contains(words), "\(selection): \(response)")
         }
         #expect(try await fixture.server.cli("EXISTS", fixture.queue.keys.want) == "0")
-        for target in ["?batch=a%20b", "/a?line=maybe"] {
+        let empty = ["kind", "retryable", "group", "batch", "host", "q", "url"].map { "?state=queued&\($0)=" }
+        for target in ["?batch=a%20b", "/a?line=maybe"] + empty {
             #expect(await fixture.get(WebFixture.jobs + target).status == 400, "\(target)")
         }
     }
