@@ -93,4 +93,11 @@ package struct RateSchedule: Sendable, Equatable {
 
     /// A zone that this machine does not know; nil if it knows all of them.
     package var unknownZone: String? { rules.lazy.compactMap(\.zone).first { TimeZoneRules.named($0) == nil } }
+
+    /// What is wrong with a schedule that has such a zone, for whoever sets it; nil if nothing is.
+    package var zoneFault: String? {
+        unknownZone.map {
+            "the time zone \($0) is not in \(TimeZoneRules.directory) of this machine; check its spelling, or install tzdata"
+        }
+    }
 }

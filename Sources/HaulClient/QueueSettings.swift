@@ -187,6 +187,9 @@ extension HaulQueue {
             if let value, !setting.accepts(value) {
                 throw HaulError(setting: setting.name, "\(setting.name) \(setting.rule), not \(value)")
             }
+            if setting == .rate, let fault = value.flatMap(RateSchedule.init)?.zoneFault {
+                throw HaulError(setting: setting.name, "\(setting.name): \(fault)")
+            }
         }
         for (setting, value) in changes {
             try await mappingErrors { () throws(RedisError) in try await queue.set(setting, to: value) }
@@ -264,6 +267,9 @@ extension HaulQueue {
         let text = limits?.json
         if let text, !HostLimit.accepts(text, of: host) {
             throw HaulError(setting: "limits", "the limits of \(host): \(HostLimit.rule(of: host))")
+        }
+        if let fault = text.flatMap(HostLimit.rate)?.zoneFault {
+            throw HaulError(setting: "limits", "the limits of \(host): \(fault)")
         }
         try await mappingErrors { () throws(RedisError) in try await queue.setLimit(of: host, to: text) }
     }

@@ -175,6 +175,7 @@ enum SettingsJSON {
         default:
             let text = value.integer.map { String($0) } ?? ([.starts, .rate].contains(setting) ? value.string : nil)
             guard let text, setting.accepts(text) else { throw refusal("\(name) \(setting.rule), or null") }
+            if setting == .rate, let fault = RateSchedule(text)?.zoneFault { throw refusal("\(name): \(fault)") }
             return .setting(setting, text)
         }
     }
@@ -194,6 +195,7 @@ enum SettingsJSON {
         guard HostLimit.accepts(value.text, of: host) else {
             throw refusal("limits of \(host): \(HostLimit.rule(of: host))")
         }
+        if let fault = HostLimit.rate(value.text)?.zoneFault { throw refusal("limits of \(host): \(fault)") }
         return .hostLimit(host, value.text)
     }
 }

@@ -83,6 +83,8 @@ import Testing
             { try await queue.setBase("films/") }, { try await queue.setLimits(HostLimits(connections: -1), of: "h") },
             { try await queue.setLimits(HostLimits(starts: "often"), of: "h") },
             { try await queue.setLimits(HostLimits(rate: 0), of: "h") },
+            { try await queue.setLimits(HostLimits(rate: "full 22:00-06:00 Europe/Nowhere, 2M"), of: "h") },
+            { try await queue.changeSettings { $0.rate = "full 22:00-06:00 Europe/Nowhere, 2M" } },
             { try await queue.setLimits(nil, of: "Not A Host") },
         ] as [@Sendable () async throws -> Void] {
             await #expect { try await body() } throws: { ($0 as? HaulError)?.code == .invalidSetting }

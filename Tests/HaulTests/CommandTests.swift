@@ -66,6 +66,8 @@ struct CommandBench {
             (["queue", "set", "default.retries", "many"], "must be a whole number from 0 to 1000"),
             (["queue", "set", "starts", "10/d"], "like 10, \"10/s\""),
             (["queue", "set", "rate", "0"], "bytes per second, 1 or more"),
+            (["queue", "set", "rate", "full 22:00-06:00 Europe/Nowhere, 2M"], "rate: the time zone Europe/Nowhere"),
+            (["queue", "set", "limits.h", #"{"rate":"9 8:00-9:00 Europe/Nowhere"}"#], "limits.h: the time zone"),
             (["queue", "set", "rate", "2M, full 22:00-06:00"], "like full 22:00-06:00 Europe/Berlin, 2M"),
             (["get", "http://127.0.0.1:1/", "--limit-rate", "full 22-06"], "like full 22:00-06:00 Europe/Berlin, 2M"),
             (["put", "a", "http://127.0.0.1:1/", "--limit-rate", "0"], "bytes per second, 1 or more"),

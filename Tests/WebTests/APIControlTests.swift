@@ -35,6 +35,8 @@ import Testing
             (#"{"max_running":-1}"#, "max_running must be"), (#"{"paused":1}"#, "paused must be true, false or null"),
             ("{}", "give a setting"), (#"{"color":1}"#, "color is not a setting"),
             (#"{"rate":0}"#, "rate must be"), (#"{"rate":"full 22-06"}"#, "like full 22:00-06:00 Europe/Berlin, 2M"),
+            (#"{"rate":"full 22:00-06:00 Europe/Nowhere, 2M"}"#, "rate: the time zone Europe/Nowhere is not in"),
+            (#"{"limits":{"slow":{"rate":"full 22:00-06:00 Europe/Nowhere, 2M"}}}"#, "limits of slow: the time zone"),
             (#"{"starts":"often"}"#, "starts must be"), (#"{"rate":7,"keep_failed":1}"#, "keep_failed must be"),
             (#"{"rate":7,"defaults":{"retries":-1}}"#, "defaults.retries must be"),
             (#"{"defaults":{"url":"http://h/"}}"#, "url can have no default"),

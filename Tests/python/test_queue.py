@@ -313,6 +313,8 @@ def test_settings_are_checked_and_set(bench):
                 "2M 08:00-8:00, 5M", "2M 22:00-06:00 Europe/berlin", "2M 22:00-06:00 Europe//Berlin", "1.5", "0.0001k", "99999P"):
         with pytest.raises(haul.InvalidSetting, match="like \"full 22:00"):
             queue.change_settings(rate=bad)
+    with pytest.raises(haul.InvalidSetting, match="'Europe/Nowhere', which this machine does not know"):
+        queue.change_settings(rate="full 22:00-06:00 Europe/Nowhere, 2M")
     queue.change_settings(rate=None)
     assert queue.settings() == {}
 

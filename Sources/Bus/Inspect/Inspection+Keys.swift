@@ -123,14 +123,21 @@ extension Inspection {
         return reply.dictionary.sorted { $0.key < $1.key }.compactMap { name, value in
             let setting = QueueSetting(name: name)
             if setting?.accepts(value) == true {
-                guard setting == .rate, let zone = RateSchedule(value)?.unknownZone else { return nil }
-                return Finding(
-                    queue.keys.settings, "\(name): this machine does not know the time zone \(zone)",
-                    "check its spelling, or install tzdata; where the zone is unknown, the lowest of the rates holds")
+                guard setting == .rate else { return nil }
+                return unknownZone(of: RateSchedule(value), name, queue.keys.settings)
             }
             return Finding(
                 queue.keys.settings, "\(name) \(setting?.rule ?? "is not a setting"), not \"\(value)\"",
                 "HSET or HDEL it; it has no effect")
+        }
+    }
+
+    /// A rate that depends on the time in a zone that this machine does not know.
+    private func unknownZone(of rate: RateSchedule?, _ name: String, _ key: String) -> Finding? {
+        rate?.unknownZone.map {
+            Finding(
+                key, "\(name): this machine does not know the time zone \($0)",
+                "check its spelling, or install tzdata; where the zone is unknown, the lowest of the rates holds")
         }
     }
 
@@ -154,10 +161,12 @@ extension Inspection {
     func checkLimits() async throws(RedisError) -> [Finding] {
         guard try await exists(queue.keys.limits) else { return [] }
         let reply = try await queue.redis.pipeline([.command(Command("HGETALL", queue.keys.limits))])[0]
-        return reply.dictionary.sorted { $0.key < $1.key }.flatMap { host, value in
-            HostLimit.faults(of: host, value).map {
+        return reply.dictionary.sorted { $0.key < $1.key }.flatMap { host, value -> [Finding] in
+            let faults = HostLimit.faults(of: host, value).map {
                 Finding(queue.keys.limits, "\(host): \($0)", "HSET or HDEL it; it has no effect")
             }
+            let ofZone = unknownZone(of: HostLimit.rate(value), "\(host): rate", queue.keys.limits)
+            return faults + [ofZone].compactMap(\.self)
         }
     }
 

@@ -30,7 +30,7 @@ from ._results import (
     NO_EVENT, START, BatchStatus, JobResult, JobStatus, Outcome, QueueStats, batch_status, is_settled, job_status, outcome_of,
     Schedule, parse_event, position_of, removed, schedule_of,
 )
-from ._schedules import check_schedule, id_of_run
+from ._schedules import check_schedule, id_of_run, is_zone
 from ._schema import BatchEndedEvent, Event, Job, RejectedEvent
 
 T = TypeVar("T")
@@ -1106,16 +1106,20 @@ _TIME = "([01]?[0-9]|2[0-3]):[0-5][0-9]|24:00"
 _ZONE_PART = "(?-i:[A-Z])[A-Za-z0-9_+-]*"
 _RATE = re.compile(
     r"((?-i:full)|(?P<count>[0-9]+(\.[0-9]+)?) ?(?P<unit>[kmgtp](i?b)?|[kmgtp]i|b)?(/s)?)"
-    rf"( +(?P<begin>{_TIME})-(?P<end>{_TIME})( +{_ZONE_PART}(/{_ZONE_PART})*)?)?",
+    rf"( +(?P<begin>{_TIME})-(?P<end>{_TIME})( +(?P<zone>{_ZONE_PART}(/{_ZONE_PART})*))?)?",
     re.ASCII | re.IGNORECASE,
 )
 
 
 def _is_rate(text: str) -> bool:
     """Whether a text is a limit of bytes per second, perhaps one that depends on the time of day."""
-    rules = [_RATE.fullmatch(part.strip(" ")) for part in text.split(",")]
+    rules = _rules(text)
     return all(rule is not None and _is_rule(rule) for rule in rules) and all(
         rule is not None and rule["begin"] for rule in rules[:-1])
+
+
+def _rules(text: str) -> "List[Optional[re.Match[str]]]":
+    return [_RATE.fullmatch(part.strip(" ")) for part in text.split(",")]
 
 
 def _is_rule(rule: "re.Match[str]") -> bool:
@@ -1153,7 +1157,11 @@ def setting_value(name: str, value: Any) -> Optional[str]:
         raise InvalidSetting(name, f'must be jobs per time like "10/s", "30/min" or "5/h", not {value!r}')
     if name == "rate" and isinstance(value, str):
         if _is_rate(value):
-            return value
+            zones = [rule["zone"] for rule in _rules(value) if rule is not None and rule["zone"]]
+            unknown = next((zone for zone in zones if not is_zone(zone)), None)
+            if unknown is None:
+                return value
+            raise InvalidSetting(name, f"has the time zone {unknown!r}, which this machine does not know")
         raise InvalidSetting(
             name, f'must be bytes per second like 5000000 or "5M", or by the time of day like "full 22:00-06:00 Europe/Berlin, 2M", not {value!r}'
         )

@@ -27,7 +27,7 @@ def check_schedule(definition: Mapping[str, Any]) -> None:
             raise InvalidSetting("zone", "is only for cron")
     else:
         _check_cron(cron)
-    if zone is not None and not _is_zone(zone):
+    if zone is not None and not is_zone(zone):
         raise InvalidSetting("zone", f"must be an IANA name like Europe/Berlin, not {zone!r}")
     for name, choices in (("catch_up", ("one", "none")), ("overlap", ("skip", "allow"))):
         if definition.get(name, choices[0]) not in choices:
@@ -44,7 +44,8 @@ def id_of_run(name: str, at: int, definition: Mapping[str, Any]) -> str:
     return f"{name}:{date}{f'.{at % 1000:03}' if at % 1000 else ''}Z"
 
 
-def _is_zone(zone: Any) -> bool:
+def is_zone(zone: Any) -> bool:
+    """Whether a zone has a valid name, and is known here if this machine knows any."""
     if not isinstance(zone, str) or not _ZONE.fullmatch(zone):
         return False
     try:

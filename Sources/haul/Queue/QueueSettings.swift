@@ -90,6 +90,15 @@ enum QueueEntry {
         }
     }
 
+    /// Why a valid value is not set; nil if it is. Workers accept a zone that they do not know, and apply the lowest rate.
+    func fault(of kept: String) -> String? {
+        switch self {
+        case .setting(.rate): RateSchedule(kept)?.zoneFault
+        case .hostLimit: HostLimit.rate(kept)?.zoneFault
+        default: nil
+        }
+    }
+
     func set(to value: String?, in queue: Queue) async throws {
         try await queue.change(record(of: value)) { () throws(RedisError) in
             switch self {
@@ -126,6 +135,7 @@ extension QueueCommand {
             guard let kept = entry.kept(value) else {
                 throw ExitStatus.printing(.usage, "\(name) \(entry.rule), not \(value)")
             }
+            if let fault = entry.fault(of: kept) { throw ExitStatus.printing(.usage, "\(name): \(fault)") }
             let queue = try await common.connect()
             try await entry.set(to: kept, in: queue)
             QueueCommand.printValues(
