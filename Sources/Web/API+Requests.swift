@@ -297,10 +297,23 @@ extension API {
         return Self.json(202, response.text)
     }
 
+    /// Refuses to make a worker quiet that is not there, because a name that is misspelled would have no effect.
+    private static func checkWorkers(of changes: [SettingsJSON.Change], in queue: Queue) async throws {
+        let names = changes.compactMap { change -> String? in
+            guard case .workerQuiet(let name, true) = change else { return nil }
+            return name
+        }
+        guard !names.isEmpty else { return }
+        let known = Set(try await queue.workers().map(\.name))
+        guard let unknown = names.first(where: { !known.contains($0) }) else { return }
+        throw APIError(404, .notFound, "the worker \(unknown) is not known here. Nothing was set.")
+    }
+
     private func set(
         _ body: [UInt8], of reader: QueueReaderCache, _ change: inout ChangeRecord
     ) async throws -> ServerResponse {
         let changes = try SettingsJSON.changes(try Self.read(body))
+        try await Self.checkWorkers(of: changes, in: reader.queue)
         let names = changes.map(\.description).joined(separator: " ")
         (change.action, change.settings) = ("set", AuditLog.truncated(names, to: 500))
         var made: [String] = []

@@ -96,7 +96,7 @@ extension APIError {
             case .signIn: ("no credentials, or wrong ones", "sign in")
             case .viewer: ("a viewer asks for a change, or for what was pushed", "sign in as an operator")
             case .foreignOrigin: ("a page of another site has sent the request", "use the page's own origin")
-            case .notFound: ("no such path, queue, job or batch", "")
+            case .notFound: ("no such path, queue, job, batch or worker", "")
             case .removed: ("the job was removed while its end was awaited", "")
             case .method: ("the path has no such method", "`Allow` names its methods")
             case .contentType: ("a change came without `Content-Type: application/json`", "set it")

@@ -240,6 +240,11 @@ import Testing
         #expect(try await fixture.server.cli("HGET", fixture.queue.keys.settings, "quiet:w1") == "1")
         #expect(await fixture.send("PATCH", path, #"{"quiet":{"w1":false}}"#).json?["quiet"] == nil)
         #expect(try await fixture.server.cli("HEXISTS", fixture.queue.keys.settings, "quiet:w1") == "0")
+        let unknown = await fixture.send("PATCH", path, #"{"rate":7,"quiet":{"nosuch":true}}"#)
+        #expect(unknown.status == 404 && unknown.text.contains("the worker nosuch is not known"), "\(unknown.text)")
+        #expect(try await fixture.server.cli("HEXISTS", fixture.queue.keys.settings, "rate") == "0")
+        // What was set for a worker that has gone can be taken back.
+        #expect(await fixture.send("PATCH", path, #"{"quiet":{"nosuch":false}}"#).status == 200)
         for body in [#"{"quiet":{"w 1":true}}"#, #"{"quiet":{"w1":1}}"#, #"{"quiet":true}"#] {
             #expect(await fixture.send("PATCH", path, body).status == 422, "\(body)")
         }
