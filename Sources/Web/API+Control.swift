@@ -45,6 +45,9 @@ extension API {
             guard ids.count == given.count, ids.allSatisfy(JobField.isID), (1...10_000).contains(ids.count) else {
                 throw APIError(422, .badRequest, "ids must be a list of 1 to 10000 job ids")
             }
+            // A job that is named twice counts once.
+            var seen: Set<String> = []
+            ids = ids.filter { seen.insert($0).inserted }
             if let text = json["state"] {
                 let names = text.array ?? [text]
                 let states = names.compactMap { $0.string.flatMap(JobState.init) }

@@ -243,6 +243,10 @@ import Testing
         let open = await request(#""ids":["a","b","c","d"],"state":["queued","running"]"#)
         #expect(open.json?["requested"]?.integer == 3 && open.json?["left_out"]?.text == #"["a"]"#, "\(open)")
         #expect(try await wanted() == ["b", "c", "d"])
+        let twice = await request(#""ids":["a","b","b","a"],"state":["queued","running"]"#)
+        #expect(twice.json?["requested"]?.integer == 1 && twice.json?["left_out"]?.text == #"["a"]"#, "\(twice)")
+        #expect(await request(#""ids":["b","c","b"]"#).json?["requested"]?.integer == 2)
+        #expect(try await wanted() == ["b", "c"])
         for rest in [
             #""ids":["a"],"state":"ended""#, #""ids":["a"],"state":[]"#, #""ids":["a"],"state":["failed",1]"#,
             #""ids":["a"],"state":1"#, #""batch":"n","state":"failed""#,
