@@ -30,6 +30,12 @@ import Testing
         #expect(try await roles.cli(role, ["LPUSH", Roles.prefix + "reply:billing-1", "x"]).contains("NOPERM"))
     }
 
+    @Test("an operator who lists the queues is told which role may") func queues() async throws {
+        let roles = try await Roles()
+        let queues = try await roles.haul("operator", "queues")
+        #expect(queues.status == 3 && queues.err.contains("the role inspector may"), "\(queues)")
+    }
+
     @Test("a worker that may not load functions logs what to run, and works once that is done")
     func unloaded() async throws {
         let roles = try await Roles()

@@ -7,13 +7,22 @@ import HaulTerminal
 struct Queues: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "queues", abstract: "List the queues of this Redis.",
-        discussion: "They are found by their keys, in pages (SCAN): with millions of keys this takes some seconds.")
+        discussion:
+            "They are found by their keys, in pages (SCAN): with millions of keys this takes some seconds. Of the roles in docs/operate/redis.md the inspector may."
+    )
 
     @OptionGroup var common: CommonOptions
 
     func run() async throws {
         let first = try await common.connect()
-        let names = try await QueueName.all(on: first.redis)
+        let names: [QueueName]
+        do throws(RedisError) { names = try await QueueName.all(on: first.redis) } catch {
+            guard error.code == .noPermission else { throw ExitStatus.printing(error) }
+            throw ExitStatus.printing(
+                .redisUnreachable,
+                "this user may not list the queues of a Redis (SCAN); the role inspector may. haul stats --queue NAME shows one"
+            )
+        }
         guard !names.isEmpty || common.json else { return Terminal.printError("haul: this Redis has no queue") }
         var table = Table(
             [.init(title: "QUEUE", minWidth: 8, rank: 10)]
