@@ -3,12 +3,15 @@ import Glibc
 /// Ages and dates as short texts.
 package enum Age {
     /// An age in milliseconds as `12s`, `5m`, `3h` or `9d`. A negative age is shown as `0s`: the two clocks differ.
+    ///
+    /// Each unit begins at two and continues the one before it (`119s`, `2m`), so that a greater age never reads as a
+    /// smaller one.
     package static func text(_ milliseconds: Int64) -> String {
         let seconds = max(0, milliseconds / 1000)
         switch seconds {
-        case ..<100: return "\(seconds)s"
-        case ..<6000: return "\(seconds / 60)m"
-        case ..<360_000: return "\(seconds / 3600)h"
+        case ..<120: return "\(seconds)s"
+        case ..<7200: return "\(seconds / 60)m"
+        case ..<172_800: return "\(seconds / 3600)h"
         default: return "\(seconds / 86_400)d"
         }
     }

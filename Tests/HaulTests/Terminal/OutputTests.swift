@@ -27,9 +27,19 @@ import Testing
     @Test(
         "ages are short",
         arguments: [
-            (0, "0s"), (-5, "0s"), (99_999, "99s"), (100_000, "1m"), (7_200_000, "2h"), (864_000_000, "10d"),
+            (0, "0s"), (-5, "0s"), (119_999, "119s"), (120_000, "2m"), (7_195_000, "119m"), (7_200_000, "2h"),
+            (172_799_000, "47h"), (172_800_000, "2d"), (864_000_000, "10d"),
         ])
     func ages(_ milliseconds: Int64, _ text: String) { #expect(Age.text(milliseconds) == text) }
+
+    @Test("a greater age never reads as a smaller one") func agesGrow() throws {
+        var last: Int64 = 0
+        for seconds in stride(from: Int64(0), to: 400_000, by: 7) {
+            let shown = try #require(Age.milliseconds(Age.text(seconds * 1000)))
+            #expect(shown >= last, "\(seconds)")
+            last = shown
+        }
+    }
 
     @Test("times of options have units") func times() {
         #expect(Age.milliseconds("90") == 90_000 && Age.milliseconds("10m") == 600_000)
