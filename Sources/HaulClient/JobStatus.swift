@@ -9,6 +9,8 @@ public struct JobStatus: Sendable, Equatable, Identifiable {
     private let fields: [String: String]
     /// The response to a request or an upload, if there was one and it is still kept.
     public let response: JobResult.Response?
+    /// When a scheduled job is due, in unix milliseconds. nil for others, or if this user of Redis may not read it.
+    public let due: Int64?
     let record: Record
 
     struct Record: Sendable, Equatable {
@@ -17,7 +19,7 @@ public struct JobStatus: Sendable, Equatable, Identifiable {
     }
 
     init(_ record: JobRecord) {
-        (id, state) = (record.id, record.state)
+        (id, state, due) = (record.id, record.state, record.dueAt)
         fields = record.fields.filter { !$0.value.isEmpty && !JobRecord.hidden.contains($0.key) }
         response = StoredResponse(hash: record.fields).map {
             JobResult.Response(status: $0.status, headers: $0.headers, body: $0.body)

@@ -12,7 +12,7 @@ import Testing
             "monitor",
             [
                 "stats", "stats --history", "list", "list --state running", "list --state failed --json", "show done",
-                "workers",
+                "show due", "workers",
                 "watch done", "top --once", "list --by host --state completed", "list --sort size",
                 "stats --hosts", "stats --ages", "stats --failures", "stats --bottlenecks", "cache list", "cache size",
                 "batches", "batches b", "queue changes", "events", "events --since 1h done",
@@ -27,7 +27,8 @@ import Testing
                 "queue show",
                 "queue set limits.h {\"connections\":4,\"starts\":\"10/s\"}", "queue unset limits.h",
                 "queue set starts 10/s",
-                "queue limit 3", "queue limit none", "stats", "stats --history", "show done", "workers", "watch done",
+                "queue limit 3", "queue limit none", "stats", "stats --history", "show done", "show due", "workers",
+                "watch done",
                 "cache size", "cache clear --older 9d",
                 "batches", "cancel --batch b --yes", "queue changes",
                 #"schedule add s --every 1h {"url":"http://h/s"}"#, "schedule list", "schedule pause s",
@@ -57,7 +58,9 @@ import Testing
                 ])
         }
         _ = try await roles.cli("producer", ["LPUSH", Roles.prefix + "jobs", "nonsense"])
-        for (id, state) in [("done", "completed"), ("missing", "failed")] {
+        let due = #"{"url":"\#(origin.url("/a"))","id":"due","delay":86400}"#
+        _ = try await roles.cli("producer", ["LPUSH", Roles.prefix + "jobs", due])
+        for (id, state) in [("done", "completed"), ("missing", "failed"), ("due", "scheduled")] {
             try await eventually("\(id) to be \(state): \(worker.standardError)", within: .seconds(30)) {
                 try await roles.cli("monitor", ["HGET", Roles.prefix + "job:\(id)", "state"]) == state
             }
@@ -224,6 +227,7 @@ import Testing
         for state in JobState.allCases { _ = try await queue.ids(in: state) }
         for state in JobState.allCases { for try await _ in queue.list(state) {} }
         #expect(try await queue.job("done").status()?.state == .completed)
+        #expect(try await queue.job("due").status()?.due != nil)
         _ = try await queue.ids(withURL: "http://h/by-service")
         _ = try await queue.stats()
         _ = try await queue.workers()
@@ -281,6 +285,7 @@ import Testing
         var paths = JobState.allCases.map { "/jobs?state=\($0.rawValue)" }
         paths += [
             "/jobs?state=queued&q=waiting", "", "/history", "/workers", "/settings", "/rejected", "/jobs/done",
+            "/jobs/due",
             "/jobs/missing/pushed", "/jobs/done/wait", "/jobs/done/events", "/jobs/missing?line=true", "/batches",
             "/batches/b",
             "/jobs?state=completed&batch=b", "/jobs?url=http%3A%2F%2Fh%2Fby-page",

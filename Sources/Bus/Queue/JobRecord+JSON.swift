@@ -78,7 +78,8 @@ extension JobRecord {
         JSONMember("finished", .integer, "Unix milliseconds at which the job ended."),
         JSONMember(
             "timestamp", .integer,
-            "Only in lists: unix milliseconds at which the job got into its state; when it is due, if scheduled."),
+            "Unix milliseconds at which a scheduled job is due; of other jobs only in lists, when it got into its state."
+        ),
         JSONMember("deadline_at", .integer, "Unix milliseconds by which the job must be done."),
         JSONMember(
             "settled_until", .integer,
@@ -109,7 +110,7 @@ extension JobRecord {
             // Nothing may have come before a failure.
             case "received": json.set("received", integer("received") ?? (state == .failed ? 0 : nil))
             case "speed": json.set("speed", state == .running ? integer("speed") : nil)
-            case "timestamp": json.set("timestamp", timestamp)
+            case "timestamp": json.set("timestamp", dueAt ?? timestamp)
             case "response_dropped": json.set("response_dropped", json: self["response_dropped"].map { _ in "true" })
             case "offsets": json.set("offsets", json: intervals)
             default: json.set(member.name, json: self[member.name].flatMap { member.kind.json($0) })

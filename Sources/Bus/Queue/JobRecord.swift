@@ -6,9 +6,15 @@ package struct JobRecord: Sendable {
     package let state: JobState
     package let fields: [String: String]
     package let offsets: ByteIntervals
+    /// When a scheduled job is due, unix ms: its score in the index. nil for others, or if this user may not read it.
+    package let dueAt: Int64?
 
-    package init(id: String, state: JobState, fields: [String: String], offsets: ByteIntervals = ByteIntervals()) {
+    package init(
+        id: String, state: JobState, fields: [String: String], offsets: ByteIntervals = ByteIntervals(),
+        dueAt: Int64? = nil
+    ) {
         (self.id, self.state, self.fields, self.offsets) = (id, state, fields, offsets)
+        self.dueAt = state == .scheduled ? dueAt : nil
     }
 
     /// A job of a list. Its element says what the hash does not have, because no worker has claimed the job yet.
@@ -23,7 +29,8 @@ package struct JobRecord: Sendable {
         ]
         where fields[name] == nil { fields[name] = value }
         self.init(
-            id: job.id, state: fields["state"].flatMap(JobState.init) ?? state, fields: fields, offsets: offsets)
+            id: job.id, state: fields["state"].flatMap(JobState.init) ?? state, fields: fields, offsets: offsets,
+            dueAt: state == .scheduled ? job.timestamp : nil)
     }
 
     /// A field that is not empty.

@@ -53,14 +53,24 @@ extension Queue {
             [.command(Command("HGETALL", keys.job($0))), .command(Command("HGETALL", keys.offsets($0)))]
         }
         let replies = try await redis.pipeline(calls)
-        var result: [JobRecord] = []
+        var known: [(id: String, state: JobState, fields: [String: String], offsets: ByteIntervals)] = []
         for (index, id) in ids.enumerated() {
             let fields = try replies[index * 2].get().dictionary
             guard let state = fields["state"].flatMap(JobState.init) else { continue }
-            let offsets = Self.intervals(try replies[index * 2 + 1].get())
-            result.append(JobRecord(id: id, state: state, fields: fields, offsets: offsets))
+            known.append((id, state, fields, Self.intervals(try replies[index * 2 + 1].get())))
         }
-        return result
+        let due = try await dueTimes(of: known.filter { $0.state == .scheduled }.map(\.id))
+        return known.map {
+            JobRecord(id: $0.id, state: $0.state, fields: $0.fields, offsets: $0.offsets, dueAt: due[$0.id])
+        }
+    }
+
+    /// When scheduled jobs are due, unix ms. Without those that this user may not read, or that have started meanwhile.
+    private func dueTimes(of ids: [String]) async throws(RedisError) -> [String: Int64] {
+        guard !ids.isEmpty else { return [:] }
+        let scores = try await redis.pipeline(ids.map { .command(Command("ZSCORE", keys.scheduled, $0)) })
+        let times = zip(ids, scores).compactMap { id, score in Int64(score: score.string).map { (id, $0) } }
+        return Dictionary(times) { $1 }
     }
 
     /// The durable intervals of jobs, in the order of `ids`.

@@ -14,7 +14,7 @@ import { lastList } from "./jobs.js";
 import { remedy, renew } from "./remedy.js";
 import { about, bottleneckWords, keptSeconds, nameOf, sizeOf, slows, waitsFor } from "./words.js";
 
-const timestamps = new Set(["created", "started", "updated", "finished", "deadline_at", "settled_until", "validated", "response_dropped"]);
+const timestamps = new Set(["created", "started", "updated", "finished", "deadline_at", "settled_until", "timestamp", "validated", "response_dropped"]);
 const sizes = new Set(["received", "total", "bytes"]);
 const MAX_LINES = 300;
 const MAX_SAMPLES = 600;
@@ -136,7 +136,11 @@ function headline(job, now, path, stoppedBy, workers) {
       return job.waiting ? [`${waitsFor(job.waiting)}${far ? ` at ${far}` : ""}`, ...on]
       : [`${doing}${far ? ` ${far}` : ""}${job.speed ? ` at ${speed(job.speed)}` : ""}`, ...on, seconds !== null && seconds < 1e7 ? `; ${duration(seconds)} left` : ""];
     case "queued": return [job.waiting ? waitsFor(job.waiting) : job.created ? `Waits in the queue since ${age((now - job.created) / 1000)}` : "Waits in the queue"];
-    case "scheduled": return [job.waiting ? waitsFor(job.waiting) : job.error ? `Waits for its next retry, because ${lower(about(job.error).title)}` : "Starts at a time"];
+    case "scheduled": {
+      const due = job.timestamp ? time(job.timestamp, job.timestamp > now ? `in ${duration((job.timestamp - now) / 1000)}` : "now") : null;
+      if (job.waiting) return [waitsFor(job.waiting)];
+      return job.error ? ["Waits for its next retry", due && [" ", due], `, because ${lower(about(job.error).title)}`].flat().filter(Boolean) : due ? ["Starts ", due] : ["Starts at a time"];
+    }
     case "paused": return [`Paused${by(stoppedBy)}${far ? ` at ${far}` : ""}`];
     case "completed": return [`Completed ${job.finished ? `${age((now - job.finished) / 1000)} ago` : ""}${total && job.kind !== "request" ? `: ${bytes(total)}${job.kind === "upload" ? " sent" : ""}` : job.status ? `: the server answered ${job.status}` : ""}`];
     case "failed": {

@@ -52,6 +52,7 @@ struct JobPage {
         // Left out for a running job: there it is the time of the claim, and not of the last progress.
         add("updated", record.state.isFinal || record.state == .running ? nil : timestamp("updated"))
         add("ended", timestamp("finished"))
+        add("due", record.dueAt.map { Age.date(min(max(0, $0), 1 << 53)) })
         add("deadline", integer("deadline_at").map { Age.date($0) })
         add("request", record["want"].map { "\($0) is requested, but no worker has applied it yet" })
         add("group", record["group"])
@@ -71,6 +72,10 @@ struct JobPage {
             return text + (workerFault.map { "; the worker \($0)" } ?? "")
         case .completed, .cancelled: return text + age("finished", " ", " ago")
         case .failed: return text + age("finished", " ", " ago") + (record["worker"].map { " on \($0)" } ?? "")
+        case .scheduled:
+            guard let due = record.dueAt else { return text + age("updated", " ", " ago") }
+            let start = due > now ? "in \(Age.text(due - now))" : "now"
+            return text + (record["error"] == nil ? ", starts \(start)" : ", is tried again \(start)")
         default: return text + age("updated", " for ", "")
         }
     }

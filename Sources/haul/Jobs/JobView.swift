@@ -22,9 +22,11 @@ struct JobView {
         return parts.joined(separator: "  ").printable
     }
 
-    /// All fields, each on a line.
+    /// All fields, each on a line, and when a scheduled job is due.
     var text: String {
-        let fields = record.fields.filter { !$0.value.isEmpty }
+        var fields = record.fields.filter { !$0.value.isEmpty }
+        // The hash does not have it. `--json` and lists call it so.
+        if let due = record.dueAt { fields["timestamp"] = "\(due)" }
         let width = (fields.keys.map(\.count).max() ?? 0) + 2
         var lines = ["id".padded(to: width) + record.id]
         lines += fields.sorted { $0.key < $1.key }.map { ($0.key.padded(to: width) + $0.value).printable }

@@ -100,6 +100,17 @@ import Testing
         #expect(!request.contains { $0.contains("#") || $0.contains("progress") || $0.contains("from") }, "\(request)")
     }
 
+    @Test("a job that is due, or whose time may not be read, does not seem to start later") func due() {
+        func state(at due: Int64?) -> String? {
+            let fields = ["updated": "1000"]
+            return JobPage(record: JobRecord(id: "j", state: .scheduled, fields: fields, dueAt: due), now: 3000).facts
+                .first?.text
+        }
+        #expect(state(at: 63_000) == "scheduled, starts in 60s")
+        #expect(state(at: 2000) == "scheduled, starts now")
+        #expect(state(at: nil) == "scheduled 2s ago")
+    }
+
     @Test("a bar shows which bytes are there") func bar() {
         let have = ByteIntervals([0..<50, 75..<80])
         #expect(IntervalBar(have, total: 100).text(width: 10, isUnicode: false) == "#####..+..")
