@@ -43,4 +43,24 @@ import Testing
         worker.kill(SIGTERM)
         #expect(try await worker.wait() == 0)
     }
+
+    @Test("a job that joins a paused batch names the batch, and who has paused it", arguments: [true, false])
+    func batch(isRecorded: Bool) async throws {
+        let bench = try await CommandBench()
+        let worker = try bench.worker("w")
+        let element = #"{"url":"http://127.0.0.1:1/","batch":"night","delay":7200,"id":"#
+        try await push(element + #""first"}"#, until: "scheduled", bench)
+        #expect(try await bench.haul("show", "first").out.contains("night\n"))
+        #expect(try await bench.haul("pause", "--batch", "night").status == 0)
+        try await eventually("the batch to be paused") {
+            try await bench.server.cli("HGET", "haul:{default}:batch:night", "want") == "paused"
+        }
+        if !isRecorded { try await bench.server.cli("DEL", "haul:{default}:changes") }
+        try await push(element + #""late"}"#, until: "paused", bench)
+        let shown = try await bench.haul("show", "late")
+        #expect(shown.out.contains(isRecorded ? "paused by " : "paused with its batch night"), "\(shown)")
+        #expect(shown.out.contains("night, paused" + (isRecorded ? " by " : "\n")), "\(shown)")
+        worker.kill(SIGTERM)
+        #expect(try await worker.wait() == 0)
+    }
 }

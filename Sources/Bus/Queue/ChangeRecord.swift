@@ -76,6 +76,11 @@ package struct ChangeRecord: Sendable {
         [.paused, .cancelled].contains(job.state) && at != nil && at == job.integer("settled_until")
     }
 
+    /// Whether this change is the control operation that is in force for members of the batch which join later.
+    package func stopped(_ batch: BatchRecord) -> Bool {
+        self.batch == batch.name && at != nil && at == batch.wantedAt
+    }
+
     /// Whether the change paused the queue (true) or resumed it (false); nil if it did neither.
     fileprivate var pausedQueue: Bool? {
         let pauses = settings?.split(separator: " ").filter { $0.hasPrefix("paused=") }
@@ -108,7 +113,11 @@ extension Queue {
     /// The change that paused or cancelled a job; nil if the job is in another state, or if the change was not recorded.
     package func changeThatStopped(_ job: JobRecord) async throws(RedisError) -> ChangeRecord? {
         guard [.paused, .cancelled].contains(job.state) else { return nil }
-        return try await changes().first { $0.stopped(job) }
+        let changes = try await changes()
+        if let change = changes.first(where: { $0.stopped(job) }) { return change }
+        // A job that has joined a stopped batch was pushed after the operation, so that it has another timestamp.
+        let batch = try await stoppedBatches(of: job).first { $0.wanted == job.state.rawValue }
+        return batch.flatMap { batch in changes.first { $0.stopped(batch) } }
     }
 
     /// The change that paused the queue, which is paused; nil if that was not recorded.

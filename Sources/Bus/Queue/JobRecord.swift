@@ -38,6 +38,9 @@ package struct JobRecord: Sendable {
 
     package func integer(_ field: String) -> Int64? { fields[field].flatMap { Int64($0) } }
 
+    /// The names of its batches.
+    package var batches: [String] { (self["batch"] ?? "").split(separator: " ").map(String.init) }
+
     /// A sentence for a job whose response was dropped; nil for others.
     package var droppedResponse: String? {
         self["response_dropped"].map { _ in

@@ -15,6 +15,8 @@ package struct BatchRecord: Sendable, Equatable {
     package let finished: Int64?
     /// The operation that is in force for members which join later.
     package let wanted: String?
+    /// The timestamp of that operation, unix ms.
+    package let wantedAt: Int64?
     package let replyTo: [String]
 
     /// nil for a batch that has no member yet.
@@ -28,6 +30,7 @@ package struct BatchRecord: Sendable, Equatable {
         round = fields["round"].flatMap { Int($0) } ?? 0
         finished = Int64(field: fields["finished"])
         wanted = fields["want"]
+        wantedAt = Int64(field: fields["want_at"])
         replyTo = (fields["reply_to"] ?? "").split(separator: " ").map(String.init)
     }
 }
@@ -56,6 +59,15 @@ extension Queue {
         guard partitions.isEmpty else { return try await partition(of: name).batch(name) }
         let reply = try await redis.send(Command("HGETALL", keys.batch(name)))
         return BatchRecord(name, reply.dictionary)
+    }
+
+    /// The batches of a job that have a control operation for members which join later. Reads at most eight batches.
+    package func stoppedBatches(of job: JobRecord) async throws(RedisError) -> [BatchRecord] {
+        var stopped: [BatchRecord] = []
+        for name in job.batches.prefix(8) {
+            if let batch = try await batch(name), batch.wanted != nil { stopped.append(batch) }
+        }
+        return stopped
     }
 
     /// The newest batches, at most `limit`, after skipping `start` of them.

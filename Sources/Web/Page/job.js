@@ -265,7 +265,11 @@ export function job(context) {
     if (!stopped) return;
     const found = await get(withQuery(inQueue(queue, "changes"), { limit: 1000 })).catch(() => null);
     if (askedFor !== stopped || !context.isShown()) return;
-    stoppedBy = found?.changes.find(({ at }) => at === stopped);
+    // A job that has joined a stopped batch was pushed after the operation, so that it has another timestamp.
+    const batches = (data.batch ?? "").split(" ");
+    const ofBatch = found?.changes.find(({ batch }) => batch && batches.includes(batch));
+    const isStopped = ofBatch?.action === { paused: "pause", cancelled: "cancel" }[data.state];
+    stoppedBy = found?.changes.find(({ at }) => at === stopped) ?? (isStopped ? ofBatch : undefined);
     if (stoppedBy && current) draw(current);
   }
 

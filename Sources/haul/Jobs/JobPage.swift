@@ -15,6 +15,8 @@ struct JobPage {
     var workerFault: String?
     /// Who paused or cancelled the job; nil for a job in another state, or if that was not recorded.
     var stoppedBy: String?
+    /// What is in force for the job's batches, such as "paused by ann@films", by the names of the batches.
+    var batchStops: [String: String] = [:]
 
     /// The job is a request. Its bytes are a response, of which no part is kept before the end.
     private var isRequest: Bool { record["kind"] == Job.Kind.request.rawValue }
@@ -55,6 +57,8 @@ struct JobPage {
         add("due", record.dueAt.map { Age.date(min(max(0, $0), 1 << 53)) })
         add("deadline", integer("deadline_at").map { Age.date($0) })
         add("request", record["want"].map { "\($0) is requested, but no worker has applied it yet" })
+        let batches = record.batches.map { name in name + (batchStops[name].map { ", \($0)" } ?? "") }
+        add("batch", batches.joined(separator: "; "))
         add("group", record["group"])
         add("reply to", record["reply_to"])
         add("steps", record["steps"])
@@ -64,7 +68,11 @@ struct JobPage {
 
     private var state: String {
         var text = record.state.rawValue
-        if let stoppedBy { text += " by \(stoppedBy)" }
+        if let stoppedBy {
+            text += " by \(stoppedBy)"
+        } else if let batch = record.batches.first(where: { batchStops[$0] == text }) {
+            text += " with its batch \(batch)"
+        }
         if let waiting = record["waiting"] ?? waitsFor { text += ", waits for \(waiting)" }
         switch record.state {
         case .running:

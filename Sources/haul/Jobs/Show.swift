@@ -68,7 +68,8 @@ struct Show: AsyncParsableCommand {
                 record: record, now: now, waitsFor: reason,
                 bottlenecks: reason == nil ? await bottlenecks(of: record, in: queue) : [],
                 workerFault: await workerFault(of: record, in: queue, at: now),
-                stoppedBy: (try? await queue.changeThatStopped(record))?.author)
+                stoppedBy: (try? await queue.changeThatStopped(record))?.author,
+                batchStops: await batchStops(of: record, in: queue))
             for line in page.lines(width: Terminal.width ?? 100) { Terminal.line(line) }
             if record.state.isFinal {
                 let searched = waiting == nil ? try? await queue.waiting(for: id) : nil
@@ -94,6 +95,17 @@ struct Show: AsyncParsableCommand {
         return "is silent for \(Age.text(now - WorkerState.seen(worker)))"
     }
 
+    /// The control operations that are in force for the job's batches; nothing if the user may not read them.
+    private func batchStops(of record: JobRecord, in queue: Queue) async -> [String: String] {
+        guard let batches = try? await queue.stoppedBatches(of: record), !batches.isEmpty else { return [:] }
+        let changes = (try? await queue.changes()) ?? []
+        let stops = batches.map { batch in
+            let author = changes.first { $0.stopped(batch) }.map { " by \($0.author)" } ?? ""
+            return (batch.name, (batch.wanted ?? "") + author)
+        }
+        return Dictionary(stops) { one, _ in one }
+    }
+
     /// What a queued job waits for; nil if it waits for its turn, or if the user may not read elements.
     private func reason(of record: JobRecord, in queue: Queue) async -> String? {
         guard record.state == .queued else { return nil }
@@ -110,6 +122,7 @@ struct Show: AsyncParsableCommand {
             if !found.isEmpty { facts.append(("slowed by", found.joined(separator: "; "))) }
         }
         if let url = job.maskedURL { facts.append(("url", url)) }
+        if let batch = job.batch { facts.append(("batch", batch)) }
         if let group = job.group { facts.append(("group", group)) }
         let width = facts.map(\.0.count).max() ?? 0
         Terminal.line(job.id)
