@@ -238,7 +238,7 @@ package actor Redis {
             ? await Task { await task.value(until: deadline) }.value : await task.value(until: deadline)
         if let result { return try result.get() }
         if replies == .wanted, Task.isCancelled { throw .cancelled }
-        throw RedisError(.timedOut, "no connection to Redis within \(limit.rounded)")
+        throw RedisError(.timedOut, "no connection to Redis at \(url.redacted) within \(limit.rounded)")
     }
 
     private func open(within limit: Duration) async -> Result<Connection, RedisError> {

@@ -108,6 +108,16 @@ private actor PendingCalls {
         }
     }
 
+    @Test("a try to connect to a server that hangs says which server that is") func hangs() async throws {
+        let server = try await RedisServer()
+        server.signal(SIGSTOP)
+        defer { server.signal(SIGCONT) }
+        let redis = Redis(try RedisURL(server.url), name: "t", patience: .once)
+        await #expect { try await redis.connect(timeout: .milliseconds(200)) } throws: {
+            ($0 as? RedisError)?.message.contains(server.socket) == true
+        }
+    }
+
     @Test("functions that the server lacks are loaded, beside the functions of other versions")
     func functions() async throws {
         let server = try await RedisServer()

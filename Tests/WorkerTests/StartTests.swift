@@ -88,7 +88,7 @@ import Testing
         try await eventually("the worker to log why it waits", within: .seconds(20)) {
             logged.value.contains { $0.contains("the sentinels name a primary main that does not answer") }
         }
-        #expect(logged.value.allSatisfy { $0.contains("primary main") || $0.contains("no connection to Redis within") })
+        #expect(logged.value.allSatisfy { $0.contains("primary main") || $0.contains("no connection to Redis at") })
         let server = try await RedisServer(["--bind", "127.0.0.1", "--port", "\(port)"])
         let queue = Queue(.default, redis: Redis(try RedisURL(url), name: "test"))
         try await eventually("the worker to register", within: .seconds(20)) {
