@@ -11,15 +11,15 @@ struct CommonOptions: ParsableArguments {
     static let redisHelp: ArgumentHelp =
         "Where Redis is: redis://[user:password@]host[:port][/db], rediss://, unix:///path, redis+sentinel:// or redis+cluster:// (docs/operate/redis.md). [HAUL_REDIS, or a file that HAUL_REDIS_FILE names, else 127.0.0.1]"
 
+    static let queueHelp: ArgumentHelp = "The queue; NAME#8 has 8 partitions. [HAUL_QUEUE, else default]"
+
     /// It names the environment variable: other users can see a process's arguments, and so a password in the URL.
     static let proxyHelp: ArgumentHelp = "A proxy for all downloads, http:// or socks5h://. [HAUL_PROXY]"
 
     @Option(name: .long, help: Self.redisHelp)
     var redis: String?
 
-    @Option(
-        name: .long, help: "The queue; NAME#8 has 8 partitions. [HAUL_QUEUE, else default]",
-        completion: Completer.queues)
+    @Option(name: .long, help: Self.queueHelp, completion: Completer.queues)
     var queue: String?
 
     @Flag(name: .long, help: "One JSON object per line.")

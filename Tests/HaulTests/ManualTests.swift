@@ -25,6 +25,9 @@ import Testing
         #expect(page.out == String(decoding: directory.contents("haul-push.1") ?? [], as: UTF8.self))
         #expect(page.out.contains("\\-\\-if\\-exists") && page.out.contains("Queue downloads"))
         #expect(try await bench.haul("manual", "nonsense").status == 2)
+        // An option that is only refused with a message is not described.
+        #expect(try await !bench.haul("manual", "top").out.contains("json"))
+        #expect(try await bench.haul("top", "--json").err.contains("use haul stats --json"))
     }
 
     /// The completions that bash offers for a `line` whose last word is to be completed.

@@ -13,7 +13,10 @@ struct Top: AsyncParsableCommand {
             Each refresh asks Redis for some hundreds of jobs at most, however many run.
             """)
 
-    @OptionGroup var common: CommonOptions
+    // The options of CommonOptions without --json, which only has a message of its own.
+    @Option(name: .long, help: CommonOptions.redisHelp) var redis: String?
+    @Option(name: .long, help: CommonOptions.queueHelp, completion: Completer.queues) var queue: String?
+    @Flag(name: .long, help: .hidden) var json = false
     @Flag(help: "Print one screen and exit.") var once = false
     @Option(help: "Seconds between refreshes, 0.5 or more.") var interval = 1.0
 
@@ -21,10 +24,12 @@ struct Top: AsyncParsableCommand {
         guard interval >= 0.5, interval <= 3600 else {
             throw ValidationError("--interval must be from 0.5 to 3600, not \(interval)")
         }
-        guard !common.json else { throw ValidationError("haul top has no --json: use haul stats --json") }
+        guard !json else { throw ValidationError("haul top has no --json: use haul stats --json") }
     }
 
     func run() async throws {
+        var common = CommonOptions()
+        (common.redis, common.queue, common.json) = (redis, queue, false)
         let queue = try await common.connect()
         let isTerminal = Terminal.isInteractive && isatty(STDIN_FILENO) == 1
         guard !once, isTerminal else { return try await printOnce(queue) }
