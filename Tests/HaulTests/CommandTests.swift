@@ -54,6 +54,8 @@ struct CommandBench {
                 ["worker", "--root", "/tmp", "--gate", "true", "--gate-limit", "0"],
                 "--gate-limit must be from 1 to 256"
             ),
+            (["worker", "--root", "/tmp", "--gate-limit", "2"], "--gate-limit requires --gate"),
+            (["worker", "--root", "/tmp", "--gate-timeout", "9"], "--gate-timeout requires --gate"),
             (["worker", "--root", "/tmp", "--proxy", "ftp://h"], "socks5h"),
             (["get", "http://127.0.0.1:1/", "-o", bench.root.path + "/", "--proxy", "socks9://h"], "socks5h"),
             (["worker", "--root", "/tmp", "--file-mode", "4755"], "--file-mode"),

@@ -37,7 +37,9 @@ extension WorkerCommand {
         result.minFree = keepFree.bytes
         result.limitRate = limitRate?.bytes
         result.maxFileSize = maxFileSize?.bytes
-        (result.gate, result.gateLimit, result.gateTimeout) = (gate, gateLimit, .seconds(gateTimeout))
+        result.gate = gate
+        if let gateLimit { result.gateLimit = gateLimit }
+        if let gateTimeout { result.gateTimeout = .seconds(gateTimeout) }
         result.connections = connections
         result.connectionsPerHost = connectionsPerHost
         result.proxy = proxy ?? Environment.text("HAUL_PROXY")
@@ -186,11 +188,19 @@ extension WorkerCommand {
         guard gate?.allSatisfy(\.isWhitespace) != true else {
             throw ExitStatus.printing(.usage, "--gate must be a command of the shell, and is empty")
         }
-        guard (1...256).contains(gateLimit), gateTimeout >= 1, gateTimeout <= 86_400 else {
+        // Without its gate a worker would keep files that no program has seen.
+        guard gate != nil || gateLimit == nil else {
+            throw ExitStatus.printing(.usage, "--gate-limit requires --gate, the command that it limits")
+        }
+        guard gate != nil || gateTimeout == nil else {
+            throw ExitStatus.printing(.usage, "--gate-timeout requires --gate, the command that it limits")
+        }
+        guard gateLimit.map({ (1...256).contains($0) }) ?? true else {
+            throw ExitStatus.printing(.usage, "--gate-limit must be from 1 to 256, not \(gateLimit ?? 0)")
+        }
+        guard gateTimeout.map({ (1...86_400).contains($0) }) ?? true else {
             throw ExitStatus.printing(
-                .usage,
-                "--gate-limit must be from 1 to 256, and --gate-timeout from 1 to 86400 seconds, not \(gateLimit) and \(gateTimeout)"
-            )
+                .usage, "--gate-timeout must be from 1 to 86400 seconds, not \(gateTimeout ?? 0)")
         }
         let sizes = 1...JobField.maxInteger
         guard [limitRate, maxFileSize].compactMap(\.self).allSatisfy({ sizes.contains($0.bytes) }) else {

@@ -81,8 +81,9 @@ struct WorkerCommand: AsyncParsableCommand {
             "A command of the shell that sees each downloaded file before it gets its name, and refuses it by exit status 1."
     )
     var gate: String?
-    @Option(help: "Commands of --gate at once.") var gateLimit = 4
-    @Option(help: "Seconds after which a command of --gate is killed and counts as failed.") var gateTimeout = 300.0
+    @Option(help: "Commands of --gate at once, 4 unless given.") var gateLimit: Int?
+    @Option(help: "Seconds after which a command of --gate is killed and counts as failed, 300 unless given.")
+    var gateTimeout: Double?
     @Option(help: "Space on the disk that downloads leave free, in bytes or like 1G.") var keepFree = ByteCount(
         20_000_000)
     @Option(
