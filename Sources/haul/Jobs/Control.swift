@@ -78,11 +78,7 @@ struct Selection: ParsableArguments {
                 "no batch \(name) is known in the queue \(queue.name), so nothing was done: with --wait-for it applies once a job "
                     + "of this batch is claimed")
         }
-        if command.isIrreversible {
-            try Prompt.confirm(
-                "\(command.capitalName) the batch \(name) of the queue \(queue.name)?", isConfirmed: command.isConfirmed
-            )
-        }
+        try command.confirm("the batch \(name) of the queue \(queue.name)")
         var change = ChangeRecord(byUser: command.name)
         change.batch = name
         change.at = try await queue.request(operation, ofBatch: name)
@@ -107,11 +103,7 @@ struct Selection: ParsableArguments {
             return Terminal.printError(
                 "haul: no job of the queue \(queue.name) matches, so there is nothing to \(command.name)")
         }
-        if command.isIrreversible {
-            try Prompt.confirm(
-                "\(command.capitalName) \(chosen.count) jobs of the queue \(queue.name)?",
-                isConfirmed: command.isConfirmed)
-        }
+        try command.confirm("\(chosen.count == 1 ? "1 job" : "\(chosen.count) jobs") of the queue \(queue.name)")
         let timestamps = try await queue.timestamps(of: command.operation, choosing: states)
         // Others may have retried or pushed some of them since the list was read.
         var ids = try await KnownJobs.ids(chosen, in: Set(states), of: queue)
@@ -146,12 +138,24 @@ struct ControlCommand {
     let defaultStates: [JobState]
     /// The operation for a whole batch; nil if that is not possible.
     var batchOperation: BatchOperation?
-    /// Whether the operation cannot be undone, so that the user must confirm it.
-    var isIrreversible = false
+    /// Whether the user must confirm the operation for many jobs.
+    var confirmation = Confirmation.none
     /// `--yes` was given.
     var isConfirmed = false
-    /// For the beginning of a sentence.
-    var capitalName: String { name.prefix(1).uppercased() + name.dropFirst() }
+
+    enum Confirmation {
+        case none
+        /// Whoever sits at a terminal is asked, and scripts are not.
+        case atTerminal
+        /// The operation cannot be undone, so that a script must say `--yes`.
+        case always
+    }
+
+    /// - Throws: `ExitStatus` if the user does not confirm the operation; the reason has been printed.
+    func confirm(_ jobs: String) throws {
+        if confirmation == .none || confirmation == .atTerminal && !Prompt.isPossible { return }
+        try Prompt.confirm("\(name.prefix(1).uppercased() + name.dropFirst()) \(jobs)?", isConfirmed: isConfirmed)
+    }
 }
 
 struct Pause: AsyncParsableCommand {
@@ -191,20 +195,22 @@ struct Cancel: AsyncParsableCommand {
             ControlCommand(
                 name: "cancel", operation: .cancelled, states: [.queued, .scheduled, .running, .paused],
                 aims: [.cancelled], defaultStates: [.queued, .scheduled, .running, .paused], batchOperation: .cancelled,
-                isIrreversible: true,
-                isConfirmed: yes))
+                confirmation: .always, isConfirmed: yes))
     }
 }
 
 struct Retry: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "retry", abstract: "Run failed jobs again, from their last checkpoints.")
+        commandName: "retry", abstract: "Run failed jobs again, from their last checkpoints.",
+        discussion: "On a terminal it asks for confirmation with --all, --batch or another filter.")
     @OptionGroup var selection: Selection
+    @Flag(help: "Do not ask.") var yes = false
     func run() async throws {
         try await selection.request(
             ControlCommand(
                 name: "retry", operation: .running, states: [.failed, .scheduled],
-                aims: [.queued, .running], defaultStates: [.failed], batchOperation: .retried))
+                aims: [.queued, .running], defaultStates: [.failed], batchOperation: .retried,
+                confirmation: .atTerminal, isConfirmed: yes))
     }
 }
 
@@ -224,6 +230,6 @@ struct Remove: AsyncParsableCommand {
         try await selection.request(
             ControlCommand(
                 name: "remove", operation: files ? .deleted : .removed, states: Set(JobState.allCases),
-                aims: [], defaultStates: [.completed, .failed, .cancelled], isIrreversible: true, isConfirmed: yes))
+                aims: [], defaultStates: [.completed, .failed, .cancelled], confirmation: .always, isConfirmed: yes))
     }
 }
