@@ -47,16 +47,20 @@ struct Stats: AsyncParsableCommand {
         if failures { return try await StatsFacts.printFailures(queue, json: common.json) }
         if bottlenecks { return try await StatsFacts.printBottlenecks(queue, json: common.json) }
         let stats = try await queue.stats()
-        let workers = stats.workers
+        // A user who may not read the workers' hashes sees only how many of them there are.
+        let known = (try? await queue.workers()).map { WorkerCounts($0, now: stats.now) }
+        let workers = known?.alive ?? stats.workers
         let counts = JobState.allCases.map { ($0.rawValue, stats.counts[$0] ?? 0) } + [("rejected", stats.rejected)]
         if common.json {
             let limit =
                 (stats.maxRunning.map { [("max_running", String($0))] } ?? [])
                 + (stats.isPartlyPaused ? [("paused_partitions", String(stats.pausedPartitions))] : [])
-            let state = [
+            var state = [
                 ("queue", JSON.quoted(queue.name.text)), ("workers", String(workers)),
                 ("queue_paused", String(stats.isPaused)),
             ]
+            for (name, count) in [("quiet_workers", known?[.quiet] ?? 0), ("lost_workers", known?[.lost] ?? 0)]
+            where count > 0 { state.append((name, String(count))) }
             let deferred = stats.deferred.sorted { $0.key < $1.key }.map { ($0.key, String($0.value)) }
             let hosts = stats.waiting.hosts.map { ($0.host, String($0.count)) }
             let groups = stats.waiting.limitedGroups.map { ($0.group, String($0.count)) }
@@ -73,11 +77,14 @@ struct Stats: AsyncParsableCommand {
         let oldest = try await oldest(in: queue)
         for (name, count) in counts { table.add([name, String(count), oldest[name] ?? ""]) }
         for line in table.lines(width: Terminal.width) { Terminal.line(line) }
-        Terminal.line(workers == 1 ? "1 worker" : "\(workers) workers")
+        Terminal.line(known?.text ?? (workers == 1 ? "1 worker" : "\(workers) workers"))
         if !stats.isKnown {
             Terminal.printError("haul: the queue \(queue.name) is unknown here: it has no job and no worker")
         } else if workers == 0 {
             Terminal.printError("haul: \(Self.unserved(queue))")
+        } else if let known, known.noneClaims {
+            let advice = known[.quiet] > 0 ? ": haul worker resume NAME lets a quiet one claim them again" : ""
+            Terminal.printError("haul: no worker of the queue \(queue.name) claims jobs now\(advice)")
         }
         // A user who may not read workers sees the figures without this line.
         if workers > 0, let fields = try? await queue.workers().map(\.fields), Self.lackSpace(fields, now: stats.now) {

@@ -111,6 +111,18 @@ import Testing
         #expect(state(at: nil) == "scheduled 2s ago")
     }
 
+    @Test("quiet, ending and lost workers are counted apart") func workerCounts() {
+        func text(_ states: (state: String, seen: String)...) -> String {
+            let workers = states.map { (name: "w", fields: ["state": $0.state, "seen": $0.seen]) }
+            return WorkerCounts(workers, now: 100_000).text
+        }
+        #expect(text() == "0 workers")
+        #expect(text(("working", "99000"), ("working", "99000"), ("quiet", "99000")) == "3 workers, 1 quiet")
+        #expect(text(("quiet", "99000"), ("quiet", "99000"), ("working", "1000")) == "2 workers, all quiet, 1 lost")
+        #expect(text(("ending", "99000"), ("quiet", "99000")) == "2 workers, 1 quiet, 1 ending")
+        #expect(text(("working", "1000")) == "0 workers, 1 lost")
+    }
+
     @Test("a bar shows which bytes are there") func bar() {
         let have = ByteIntervals([0..<50, 75..<80])
         #expect(IntervalBar(have, total: 100).text(width: 10, isUnicode: false) == "#####..+..")

@@ -14,6 +14,8 @@ import Testing
         let quiet = try await bench.haul("worker", "quiet", "one")
         #expect(quiet.status == 0 && quiet.out.contains("one  claims no more jobs of the queue default"), "\(quiet)")
         try await eventually { try await bench.haul("workers").out.contains(#/one +quiet/#) }
+        let stats = try await bench.haul("stats")
+        #expect(stats.out.contains("\n1 worker, 1 quiet\n") && stats.err.contains("haul worker resume"), "\(stats)")
         let readiness = try await bench.haul("health", "--ready", page)
         #expect(
             readiness.status == 1 && (readiness.out + readiness.err).contains("the worker is quiet"), "\(readiness)")
