@@ -100,7 +100,8 @@ enum SettingsJSON {
         var description: String {
             switch self {
             case .setting(let setting, let value): "\(setting.name)=\(value ?? "none")"
-            case .jobDefault(let field, _): field == .base ? field.name : "defaults.\(field.name)"
+            case .jobDefault(let field, let value):
+                (field == .base ? field.name : "defaults.\(field.name)") + (value == nil ? "=none" : "")
             case .hostLimit(let host, let value): "limits.\(host)=\(value ?? "none")"
             case .workerQuiet(let worker, let isQuiet): "quiet:\(worker)=\(isQuiet)"
             }

@@ -180,6 +180,13 @@ struct CommandBench {
         let changes = try await bench.haul("queue", "changes").out.split(separator: "\n")
         let settings = changes.dropFirst().map { $0.split(separator: " ").last }
         #expect(settings == ["max_running=none", "paused=none", "max_running=3", "paused=1"], "\(changes)")
+        #expect(try await bench.haul("queue", "set", "default.retries", "3").status == 0)
+        #expect(try await bench.haul("queue", "unset", "default.retries").status == 0)
+        let defaults = try await bench.haul("queue", "changes", "--limit", "2").out.split(separator: "\n").dropFirst()
+        // The value may be a secret, and its absence is none.
+        #expect(
+            defaults.map { $0.split(separator: " ").last } == ["default.retries=none", "default.retries"], "\(defaults)"
+        )
     }
 
     @Test("stats shows jobs that wait for a worker of their kind") func deferred() async throws {

@@ -151,6 +151,8 @@ import Testing
         await change("POST", "jobs", #"[{"url":"http://h/a","id":"a"},{"url":"http://h/b","id":"b"}]"#)
         await change("POST", "control", #"{"action":"pause","where":{"state":"queued","host":"h"}}"#)
         await change("PATCH", "settings", #"{"paused":true,"defaults":{"headers":{"X-Key":"secret"}}}"#)
+        // This changes nothing, because neither job has failed.
+        await change("POST", "control", #"{"action":"retry","ids":["a","b"],"state":"failed"}"#)
         let text = await fixture.send("GET", "/api/queues/default/changes", fields: alice).text
         #expect(!text.contains("secret"), "\(text)")
         let changes = try #require(try JSON(text)["changes"]?.array)

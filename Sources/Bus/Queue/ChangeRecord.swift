@@ -90,8 +90,10 @@ package struct ChangeRecord: Sendable {
 
 extension Queue {
     /// Adds an entry to the list of changes. The change is made already, so that an error is ignored: a user whose
-    /// rights do not include the list may still change what it may change.
+    /// rights do not include the list may still change what it may change. An operation that was requested of no job has
+    /// changed nothing, and gets no entry.
     package func record(_ change: ChangeRecord) async {
+        guard change.jobs != 0 else { return }
         // The list of the whole queue is that of its first partition.
         guard partitions.isEmpty else { return await partitions[0].record(change) }
         var change = change

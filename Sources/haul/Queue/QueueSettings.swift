@@ -111,7 +111,7 @@ enum QueueEntry {
 
     private func record(of value: String?) -> ChangeRecord {
         // A default of jobs may hold a secret.
-        if case .jobDefault = self { return ChangeRecord(setting: name) }
+        if case .jobDefault = self, value != nil { return ChangeRecord(setting: name) }
         return ChangeRecord(setting: "\(name)=\(value ?? "none")")
     }
 }
