@@ -62,6 +62,13 @@ package struct Table {
         }
     }
 
+    /// The titles of the columns with a text that are left out at this width.
+    package func omitted(width: Int?) -> [String] {
+        let filled = columns.indices.filter { index in rows.contains { !$0[index].isEmpty } }
+        let widths = widths(of: filled, within: width)
+        return filled.filter { widths[$0] == nil }.map { columns[$0].title }
+    }
+
     /// The whole text, padded if it is shorter than the column.
     private func padded(_ text: String, _ column: Column, _ width: Int, isLast: Bool) -> String {
         let width = max(Columns.of(text), min(width, Self.maxPadding))

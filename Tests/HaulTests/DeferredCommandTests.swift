@@ -20,7 +20,7 @@ import Testing
         #expect(stats.out.contains("3 jobs wait for \(cause)"), "\(stats.out)")
         #expect(try await bench.haul("stats", "--json").out.contains(#""waiting_for_hosts":{"slow.example":3}"#))
         let list = try await bench.haul("list", "--state", "queued")
-        #expect(list.status == 0 && list.out.contains("waits: \(cause)"), "\(list.out) \(list.err)")
+        #expect(list.status == 0 && list.out.contains("  \(cause)"), "\(list.out) \(list.err)")
         let shown = try await bench.haul("show", "k1")
         #expect(shown.status == 0 && shown.out.contains("queued, waits for \(cause)"), "\(shown.out) \(shown.err)")
         #expect(try await bench.haul("check").out == "all is in order\n")

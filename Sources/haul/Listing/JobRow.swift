@@ -14,8 +14,9 @@ extension JobRow {
         return state == .scheduled && since > now ? "in " + Age.text(since - now) : Age.text(now - since)
     }
 
-    /// Why the job failed, waits or is tried again.
-    var reason: String { waiting.isEmpty ? error : "waits: \(waiting)" }
+    /// Why the job failed, waits or is tried again. What a queued job waits for is a sentence, like `host a.example (limit
+    /// connections 1)`. It stands alone, so that the host is there even if the column is narrow.
+    var reason: String { waiting.isEmpty ? error : waiting.contains(" ") ? waiting : "waits: \(waiting)" }
 }
 
 extension JobOrder: ExpressibleByArgument {}

@@ -15,7 +15,7 @@ enum JobTable {
             .init(title: "AGE", isNumber: true, rank: 8),
             .init(title: "TRY", isNumber: true, rank: 2),
             .init(title: "WORKER", minWidth: 6, rank: 3),
-            .init(title: "WHY", minWidth: 8, rank: 9),
+            .init(title: "WHY", minWidth: 24, rank: 9),
             .init(title: "FILE OR URL", minWidth: 12, keepsEnd: true, rank: 9),
             .init(title: "MESSAGE", minWidth: 24, rank: 1),
         ])

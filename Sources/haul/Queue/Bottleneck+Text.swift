@@ -18,7 +18,7 @@ extension Bottleneck {
         case .rate: return "the rate of the queue: \(speed)"
         case .host where limit == nil: return "\(host): the connections of the workers are in use"
         case .host: return "\(host): \(jobs) at once"
-        case .backoff: return "\(host): no job starts for \(Age.text((until ?? now) - now)), after its last response"
+        case .backoff: return "\(host): backs off for \(Age.text((until ?? now) - now))"
         case .hostStarts: return "\(host): starts \(starts ?? "")"
         case .hostRate: return "\(host): \(speed)"
         // This user of Redis may not read limits.

@@ -108,10 +108,11 @@ struct ScheduleCommand: AsyncParsableCommand {
             if common.json { return records.forEach { Terminal.line($0.json) } }
             if records.isEmpty { return Terminal.printError("haul: the queue \(queue.name) has no schedule") }
             var table = Table([
-                .init(title: "SCHEDULE", minWidth: 8, rank: 10), .init(title: "WHEN", rank: 8), .init(title: "NEXT"),
-                .init(title: "LAST"), .init(title: "STATE"), .init(title: "PUSHED", isNumber: true, rank: 5),
-                .init(title: "SKIPPED", isNumber: true, rank: 5), .init(title: "MISSED", isNumber: true, rank: 5),
-                .init(title: "URL", minWidth: 12, rank: 4), .init(title: "", rank: 7),
+                .init(title: "SCHEDULE", minWidth: 8, rank: 10), .init(title: "WHEN", minWidth: 12, rank: 8),
+                .init(title: "NEXT"), .init(title: "LAST"), .init(title: "STATE"),
+                .init(title: "PUSHED", isNumber: true, rank: 4), .init(title: "SKIPPED", isNumber: true, rank: 5),
+                .init(title: "MISSED", isNumber: true, rank: 6), .init(title: "URL", minWidth: 12, rank: 3),
+                .init(title: "ERROR", minWidth: 12, rank: 7),
             ])
             for record in records {
                 let last = record.fields["last_at"].flatMap { Int64($0) }
@@ -124,6 +125,10 @@ struct ScheduleCommand: AsyncParsableCommand {
                 table.add(row)
             }
             for line in table.lines(width: Terminal.width) { Terminal.line(line) }
+            let omitted = table.omitted(width: Terminal.width).joined(separator: ", ")
+            if !omitted.isEmpty {
+                Terminal.printError("haul: the terminal is too narrow for \(omitted): --json has everything")
+            }
         }
 
         private static func timing(of record: ScheduleRecord) -> String {

@@ -31,7 +31,7 @@ enum StatsFacts {
             table.add([
                 host["host"]?.string ?? "", String(number("running")), waiting, Units.speed(number("speed")),
                 String(failed), host["backoff_until"]?.integer.map { "for \(Age.text($0 - now))" } ?? "",
-                host["limits"]?.text ?? "",
+                limits(host["limits"]),
             ])
         }
         for line in table.lines(width: Terminal.width) { Terminal.line(line) }
@@ -39,6 +39,22 @@ enum StatsFacts {
         if rest > 0 { Terminal.printError("haul: \(rest) more hosts have jobs, limits or recent failures") }
         let (counted, all) = (answer["failures"]?.integer ?? 0, Int64(try await queue.count(in: .failed)))
         if all > counted { Terminal.printError("haul: FAILED counts the newest \(counted) of \(all) failed jobs") }
+    }
+
+    /// `connections 4, starts 10/s`, as a queued job names the limit for which it waits.
+    static func limits(_ json: JSON?) -> String {
+        (json?.members ?? []).map { limit in
+            let value = limit.value
+            let text =
+                switch limit.name {
+                case "rate": value.integer.map(Units.speed)
+                case "min_speed": value.integer.map(Units.speed)
+                case "max_bytes": value.integer.map(Units.bytes)
+                case "max_seconds": value.integer.map { Units.duration($0) }
+                default: nil as String?
+                }
+            return "\(limit.name) \(text ?? value.string ?? value.text)"
+        }.joined(separator: ", ")
     }
 
     static func printAges(_ queue: Queue, json: Bool) async throws {

@@ -165,7 +165,7 @@ struct TopLayout {
                 id, .init(title: "DONE", isNumber: true, rank: 4),
                 .init(title: "SIZE", isNumber: true, rank: 5, width: 9), age,
                 .init(title: "TRY", isNumber: true, rank: 3),
-                .init(title: "WHY", minWidth: 8, rank: 9), name, .init(title: "MESSAGE", minWidth: 20, rank: 2),
+                .init(title: "WHY", minWidth: 24, rank: 9), name, .init(title: "MESSAGE", minWidth: 20, rank: 2),
             ]
         }
         return [

@@ -63,6 +63,35 @@ import Testing
         }
         let narrow = table.lines(width: 20)
         #expect(!narrow[0].contains("NOTE") && narrow[2].hasSuffix("m.bin"), "\(narrow)")
+        #expect(table.omitted(width: 20) == ["NOTE"])
+        #expect(table.omitted(width: nil).isEmpty)
+    }
+
+    @Test("at 80 columns a list says for which host a queued job waits") func host() {
+        let rows = (0..<3).map { number in
+            var row = JobRow(
+                id: "4519d1685457600\(number)", state: .queued,
+                fields: [
+                    "state": "queued", "url": "http://a.example:56263/films/\(number)/film.bin", "updated": "1000",
+                    "message": number == 0 ? "the server is unavailable (HTTP 503)" : "",
+                ])
+            row.waiting = "host a.example:56263 (limit connections 1)"
+            return row
+        }
+        let lines = JobTable.lines(rows, now: 61_000, width: 80)
+        #expect(lines.count == 4 && lines.dropFirst().allSatisfy { $0.contains("host a.example:56263") }, "\(lines)")
+        #expect(lines.allSatisfy { Columns.of($0) <= 80 }, "\(lines)")
+    }
+
+    @Test("limits of a host are written in a few words") func limits() throws {
+        let json = try JSON(#"{"connections":4,"starts":"10/s","rate":5000000,"max_bytes":2000}"#)
+        #expect(StatsFacts.limits(json) == "connections 4, starts 10/s, rate 5.0 MB/s, max_bytes 2.0 kB")
+        #expect(StatsFacts.limits(nil) == "")
+    }
+
+    @Test("at 80 columns it is said how long a host backs off") func backoff() {
+        let text = Bottleneck(.backoff, "downloads.archive.example.org:8443", until: 60_000).text(at: 0)
+        #expect(text == "host downloads.archive.example.org:8443: backs off for 60s")
     }
 
     @Test("the page of a running job says that its worker is lost, and shows no speed then")
