@@ -63,12 +63,16 @@ extension TopLayout {
             .init(title: "JOBS", isNumber: true, rank: 9), .init(title: "LAST", isNumber: true, rank: 8),
             .init(title: "HOST", minWidth: 8, rank: 5),
         ])
-        for (name, group) in groups.sorted {
+        let (sorted, availableRows) = (groups.sorted, panelHeight - 1)
+        let isCut = sorted.count > availableRows
+        let shown = sorted.prefix(isCut ? availableRows - 1 : availableRows)
+        for (name, group) in shown {
             table.add([
                 name.isEmpty ? "-" : name, String(group.count), group.newest.age(at: model.data.now), group.newest.host,
             ])
         }
         var rows = panel(table.lines(width: width - 1)) { _ in Style(color: .red) }
+        if isCut { rows.append(ScreenRow(" and \(sorted.count - shown.count) more: haul stats --failures", .dim)) }
         if model.data.failures.isEmpty { rows.append(ScreenRow(isLoaded ? " none" : "", .dim)) }
         return rows
     }

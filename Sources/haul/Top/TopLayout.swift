@@ -62,7 +62,8 @@ struct TopLayout {
         let alive = model.data.workerCount - model.data.lostCount
         row.add(alive == 1 ? "  1 worker" : "  \(alive) workers", alive == 0 ? .bad : .plain)
         if model.data.lostCount > 0 { row.add(", \(model.data.lostCount) lost", .bad) }
-        if model.data.isPaused { row.add("  PAUSED\(model.data.scopeOfPause)", .warning) }
+        let author = model.data.pausedBy.map { " by \($0)".truncated(to: 40) } ?? ""
+        if model.data.isPaused { row.add("  PAUSED\(model.data.scopeOfPause)\(author)", .warning) }
         if let most = model.data.maxRunning { row.add("  at most \(most) at once", .warning) }
         if alive == 0 { row.add("  no worker serves this queue", .bad) }
         let time = String(Age.date(model.data.now).dropFirst(11)) + " "

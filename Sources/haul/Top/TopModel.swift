@@ -125,6 +125,8 @@ struct TopData: Sendable {
     var isPaused = false
     /// Which partitions are paused, if others are not.
     var scopeOfPause = ""
+    /// Who paused the queue; nil if that was not recorded.
+    var pausedBy: String?
     var maxRunning: Int?
     var queues: [TopModel.QueueRow] = []
     /// The workers that were read, lost workers first.

@@ -21,6 +21,8 @@ actor TopReader {
     private static let maxWorkers = 40
     private static let maxFailures = 50
     private static let maxQueues = 8
+    /// The list of changes is read again after this time, while the queue is paused.
+    private static let maxPauseAge: Duration = .seconds(10)
     /// The jobs that ended in so many seconds are counted.
     private static let window = 5
 
@@ -30,6 +32,8 @@ actor TopReader {
     private var running: [String: (row: JobRow, round: Int)] = [:]
     private var round = 0
     private var failures: [String: JobRow] = [:]
+    /// Who paused the queue; nil while it is not paused.
+    private var pause: (author: String?, readAt: ContinuousClock.Instant)?
     private var others: [Queue] = []
     private var lastSearch: ContinuousClock.Instant?
 
@@ -46,6 +50,7 @@ actor TopReader {
         (data.counts, data.rejected) = (counted.stats.counts, counted.stats.rejected)
         (data.isPaused, data.maxRunning) = (counted.stats.isPaused, counted.stats.maxRunning)
         data.scopeOfPause = counted.stats.scopeOfPause
+        data.pausedBy = await authorOfPause(data)
         data.jobsPerSecond = Double(counted.ended) / Double(Self.window)
         try await readWorkers(counted.workers, &data)
         try await readFailures(counted.failures, &data)
@@ -54,6 +59,18 @@ actor TopReader {
         if let id = focus.detail { data.record = try await queue.job(id) }
         data.queues = await readQueues(data)
         return data
+    }
+
+    /// Who paused the queue; nil if it is not paused, or if this user may not read the list of changes.
+    private func authorOfPause(_ data: TopData) async -> String? {
+        guard data.isPaused else {
+            pause = nil
+            return nil
+        }
+        if let pause, pause.readAt + Self.maxPauseAge > .now { return pause.author }
+        let change = try? await queue.changeThatPaused()
+        pause = (change?.author, .now)
+        return pause?.author
     }
 
     private func readWorkers(_ known: [(name: String, seen: Int64)], _ data: inout TopData) async throws(RedisError) {

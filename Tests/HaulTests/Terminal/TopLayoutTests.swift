@@ -91,6 +91,17 @@ import Testing
         #expect(!screen.contains("job-9980 "))
     }
 
+    @Test("failures that are left out are counted, and a pause has a name") func rest() {
+        var model = Self.model(3)
+        var data = model.data
+        data.failures = (0..<6).map { JobRow(id: "f\($0)", state: .failed, fields: ["error": "http_50\($0)"]) }
+        (data.isPaused, data.pausedBy) = (true, "ann@films")
+        model.apply(data)
+        let screen = text(model)
+        #expect(screen.contains("and 3 more") && screen.contains("http_502"), "\(screen)")
+        #expect(!screen.contains("http_503") && screen.contains("PAUSED by ann@films"), "\(screen)")
+    }
+
     @Test("an empty screen says why: no worker serves the queue, Redis is gone, nothing runs") func empty() {
         var model = TopModel(queue: "default")
         #expect(text(model).contains("reading"))
