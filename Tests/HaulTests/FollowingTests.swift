@@ -175,11 +175,30 @@ import Testing
         let progress = Event(
             Array(#"{"event":"progress","id":"a","at":1,"seq":1,"epoch":1,"speed":5,"received":1}"#.utf8))!
         display.show(progress)
-        #expect(display.unnamed == ["a"])
+        #expect(display.unknown == ["a"])
         display.forgetRunning()
-        #expect(display.unnamed.isEmpty)
+        #expect(display.unknown.isEmpty)
         display.show(progress)
-        #expect(display.unnamed == ["a"])
+        #expect(display.unknown == ["a"])
+    }
+
+    @Test("watch shows running jobs in the order in which they started, however their events come") func order() {
+        var jobs = WatchedJobs()
+        func progress(_ id: String) -> Event {
+            Event(Array(#"{"event":"progress","id":"\#(id)","at":1,"seq":1,"epoch":1,"speed":5,"received":1}"#.utf8))!
+        }
+        for id in ["c", "unsaid", "a", "b"] { jobs.record(progress(id)) }
+        #expect(jobs.unknown == ["c", "unsaid", "a", "b"])
+        for (id, started) in [("c", 3000), ("unsaid", nil), ("a", 1000), ("b", 2000)] as [(String, Int64?)] {
+            jobs.describe(id, name: id, started: started)
+        }
+        #expect(jobs.shown(4).map(\.id) == ["a", "b", "c", "unsaid"] && jobs.unknown.isEmpty)
+        // A job that goes on after a wait has started anew.
+        jobs.remove("a")
+        jobs.record(progress("a"))
+        #expect(jobs.unknown == ["a"])
+        jobs.describe("a", name: "a", started: 4000)
+        #expect(jobs.shown(4).map(\.id) == ["b", "c", "a", "unsaid"])
     }
 
     @Test("push --wait exits with 1 if its job is removed before its end") func forgotten() async throws {

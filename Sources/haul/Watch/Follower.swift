@@ -140,9 +140,11 @@ struct Follower {
 
     private func draw(_ state: inout State) async {
         // Errors are ignored, because names are only shown. `refresh` reports the errors of Redis.
-        let unnamed = state.display.unnamed
-        for (id, fields) in zip(unnamed, (try? await queue.fields(["url", "path", "file"], of: unnamed)) ?? []) {
-            state.display.name(id, JobRow(id: id, state: .running, fields: fields).name)
+        let unknown = state.display.unknown
+        let names = ["url", "path", "file", "started"]
+        for (id, fields) in zip(unknown, (try? await queue.fields(names, of: unknown)) ?? []) {
+            let row = JobRow(id: id, state: .running, fields: fields)
+            state.display.describe(id, name: row.name, started: row.since)
         }
         state.display.draw()
     }

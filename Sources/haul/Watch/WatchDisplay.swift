@@ -29,8 +29,8 @@ struct WatchDisplay {
     /// The time between two calls of `draw`.
     var interval: Duration { .milliseconds(hasRows ? 250 : 1000) }
 
-    /// The jobs on the screen whose names are not known yet.
-    var unnamed: [String] { running.shown(rows).filter { running.names[$0.id] == nil }.map(\.id) }
+    /// The next running jobs whose names or starts are not known yet.
+    var unknown: [String] { running.unknown }
 
     /// Sets how many jobs run in the whole queue, if all jobs are followed.
     mutating func record(running count: Int) { running.count = count }
@@ -38,7 +38,10 @@ struct WatchDisplay {
     /// Forgets which jobs run, but not their names.
     mutating func forgetRunning() { running.forgetRunning() }
 
-    mutating func name(_ id: String, _ name: String) { running.names[id] = name }
+    /// Records what the hash of a job says.
+    mutating func describe(_ id: String, name: String, started: Int64?) {
+        running.describe(id, name: name, started: started)
+    }
 
     private var rows: Int { hasRows ? max(1, min(Self.maxRows, Terminal.size.height - 3)) : Self.maxRows }
 

@@ -1,13 +1,18 @@
 import HaulContract
 import HaulTerminal
 
-/// The running jobs by their last progress events, in the order in which they began.
+/// The running jobs by their last progress events, in the order in which they started. A job whose start is not known
+/// comes behind those whose start is.
 struct WatchedJobs {
     var names: [String: String] = [:]
     /// How many jobs run, if that is known: jobs that wait for their hosts send no progress.
     var count: Int?
     private var order: [String] = []
     private var last: [String: Event] = [:]
+    /// When the jobs started, unix ms, as far as it is known; `.max` for a job that does not say it.
+    private var starts: [String: Int64] = [:]
+    /// How many jobs are looked up at a time.
+    private static let maxLookedUp = 200
 
     var isEmpty: Bool { order.isEmpty }
 
@@ -16,10 +21,28 @@ struct WatchedJobs {
     }
 
     mutating func remove(_ id: String) {
-        if last.removeValue(forKey: id) != nil { order.removeAll { $0 == id } }
+        guard last.removeValue(forKey: id) != nil else { return }
+        order.removeAll { $0 == id }
+        starts[id] = nil
     }
 
-    mutating func forgetRunning() { (order, last) = ([], [:]) }
+    mutating func forgetRunning() { (order, last, starts) = ([], [:], [:]) }
+
+    /// The next jobs whose name or start is not known.
+    var unknown: [String] {
+        Array(order.lazy.filter { starts[$0] == nil || names[$0] == nil }.prefix(Self.maxLookedUp))
+    }
+
+    /// Records what a job's hash says.
+    mutating func describe(_ id: String, name: String, started: Int64?) {
+        if names[id] == nil { names[id] = name }
+        guard last[id] != nil, starts[id] == nil else { return }
+        let start = started ?? .max
+        order.removeAll { $0 == id }
+        let next = order.firstIndex { starts[$0].map { $0 > start } ?? true }
+        order.insert(id, at: next ?? order.endIndex)
+        starts[id] = start
+    }
 
     private var all: Int { max(order.count, count ?? 0) }
 
