@@ -130,7 +130,9 @@ extension Ledger {
         // A kept push that restarts the job has its own deadline, or none.
         let isRestart = job.facts.isKept && job.facts.state == .running && state != .running && after.state != .failed
         if [.queued, .scheduled, .paused].contains(state),
-            let deadline = after.deadline ?? (isRestart ? nil : job.facts.deadline), deadline <= now
+            let deadline = after.deadline ?? (isRestart ? nil : job.facts.deadline), deadline <= now,
+            // A tick fails at least a hundred. Another one fails the others, or whoever claims them.
+            overdue <= 100 || after.state == .failed
         {
             if after.error != "deadline" { recordViolation("\(id): it failed with \(after.error ?? "no error")") }
             state = job.ended(.failed, now, policy)

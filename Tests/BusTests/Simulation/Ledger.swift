@@ -24,6 +24,8 @@ struct Ledger {
     /// When the last tick was, and until when no job is reaped.
     var lastTick: Int64?
     var grace: Int64 = 0
+    /// How many jobs had a deadline in the past when the current tick began.
+    private(set) var overdue = 0
     /// Workers that the current tick reports as dead.
     var deadWorkers: Set<String> = []
     private(set) var violations: [String] = []
@@ -93,6 +95,7 @@ struct Ledger {
     mutating func recordTick() {
         if let lastTick, now - lastTick > 2500 { grace = now + policy.lease.inMilliseconds }
         lastTick = now
+        overdue = jobs.values.count { $0.facts.deadline.map { $0 <= now } ?? false && $0.facts.state?.isFinal == false }
     }
 
     mutating func recordLease(of run: Run) { jobs[run.id]!.lease = now + policy.lease.inMilliseconds }
