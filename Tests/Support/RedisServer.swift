@@ -71,8 +71,9 @@ package final class RedisServer: @unchecked Sendable {
         _ = try await process.wait()
         try await change(directory.path)
         process = try ChildProcess(program, arguments)
-        try await eventually("redis-server to listen or to end") {
-            Self.canConnect(self.socket) || !self.process.isRunning
+        // It listens before it has read its data.
+        try await eventually("redis-server to answer or to end") {
+            try await self.cli("PING") == "PONG" || !self.process.isRunning
         }
         return process.isRunning ? nil : try await process.wait()
     }
