@@ -77,6 +77,24 @@ struct KindTests {
         }
     }
 
+    @Test("a repeated push of an unknown kind does not wait for ever, once its job was cancelled") func repeated()
+        async throws
+    {
+        let f = try await QueueFixture()
+        let element = #"{"id":"a","at":\#(try await f.queue.time()),"url":"http://h/a","kind":"later"}"#
+        try await f.push(element)
+        #expect(try await f.claim() == nil)
+        try await f.queue.request(.cancelled, of: ["a"])
+        while try await f.tick().hasMoreWork {}
+        #expect(try await f.state("a") == .cancelled)
+        #expect(try await length("later", f) == 0)
+        try await f.push(element)
+        #expect(try await f.claim() == nil)
+        while try await f.tick().hasMoreWork {}
+        #expect(try await length("later", f) == 0)
+        try await f.expectOrder()
+    }
+
     @Test("an element of an unknown kind waits, and an invalid kind is rejected") func unknown() async throws {
         let f = try await fixture()
         try await f.push(#"{"id":"n","kind":"transcode","what":[1]}"#)

@@ -48,10 +48,11 @@ do
     call('LPUSH', list, element)
     if is_unknown then call('PEXPIRE', list, KEPT_UNKNOWN) else call('PERSIST', list) end
     try('HSET', index_of(c), kind, c.NOW)
-    -- A control operation for the job, or for its batch, may have come before its element. Of most jobs with a state it is done.
+    -- A control operation for the job, or for its batch, may have come before its element. Of most jobs with a state it
+    -- is done, but a push of an unknown kind may repeat one that was cancelled.
     local job = push.id and c.JOB .. push.id
     if job and push.batch and Batches.stop(c, {}, push, push.batch)
-      or job and try('EXISTS', job) == 1 and (not try('HGET', job, 'state') or try('HGET', job, 'want')) then Rechecks.request(c) end
+      or job and try('EXISTS', job) == 1 and (is_unknown or not try('HGET', job, 'state') or try('HGET', job, 'want')) then Rechecks.request(c) end
   end
 
   -- The kinds with deferred elements.

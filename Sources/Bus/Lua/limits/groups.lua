@@ -27,7 +27,7 @@ do
   local RUNNING, LIMITED, RETURNED = 2 ^ 40, 1e17, '*'
   local KEPT_MS, MAX_NAME = '86400000', 128
   -- The group that was the last one to start nothing, by queue: since when, and when last (ms).
-  local idle_groups = {}
+  local idle = {}
   -- How much one call sorts, in units of what a small element costs. A claim also does other things. Elements are read
   -- in pages of at most PAGE elements and, judging by the last page, PAGE_BYTES. A group whose elements start nothing keeps
   -- its turn for idle_ms.
@@ -248,10 +248,10 @@ do
   -- Whether the elements of a group start nothing for so long that others come before it. Until then the group keeps its
   -- turn, because these elements take no slot.
   local function is_idle_for_long(c, group)
-    local known = idle_groups[c.PREFIX]
+    local known = idle[c.PREFIX]
     if not known or known.group ~= group or c.now > known.last + MOST.idle_ms then
       known = { group = group, since = c.now }
-      idle_groups[c.PREFIX] = known
+      idle[c.PREFIX] = known
     end
     known.last = c.now
     return c.now > known.since + MOST.idle_ms
@@ -337,7 +337,7 @@ do
     if group then begin_use(c) elseif not Groups.are_used(c) then return end
     group = group or ''
     try('SADD', c.PREFIX .. KEY.busyGroup .. group, id)
-    if c.turn == group then c.turn, idle_groups[c.PREFIX] = nil, nil end
+    if c.turn == group then c.turn, idle[c.PREFIX] = nil, nil end
     local rule = rule_of(c, group)
     if rule and rule.interval then
       Starts.record(c, rule.host, rule.interval)
