@@ -184,9 +184,12 @@ extension ObjectPartial {
     func damaged(
         _ why: String, so more: String = "another program has changed what is beneath \(HiddenKeys.root)"
     ) async -> TransferError {
+        let error = TransferError.failed(Failure(.io, "\(why): \(more)"))
+        // Before other parts meet an upload that is gone.
+        fail(error)
         let isNamed = state.withLock { $0.phase == .placed }
         if !isNamed, (try? await hasJob()) != false { await store.purge(hidden, completed: []) }
-        return .failed(Failure(.io, "\(why): \(more)"))
+        return error
     }
 
     // MARK: The upload
