@@ -21,7 +21,7 @@ func embedded(_ folder: String) -> Target {
 }
 
 /// The module `Haul<folder>` in `Sources/<folder>`. The prefix avoids clashes with modules of other packages. Each has a
-/// README.md, and `exclude` names what else is no source.
+/// README.md, and `exclude` names what else is not a source.
 func module(_ folder: String, _ dependencies: [Target.Dependency], exclude: [String] = []) -> Target {
     .target(
         name: "Haul\(folder)", dependencies: dependencies, path: "Sources/\(folder)",

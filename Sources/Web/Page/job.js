@@ -137,8 +137,8 @@ function headline(job, now, path, stoppedBy, workers) {
       : [`${doing}${far ? ` ${far}` : ""}${job.speed ? ` at ${speed(job.speed)}` : ""}`, ...on, seconds !== null && seconds < 1e7 ? `; ${duration(seconds)} left` : ""];
     case "queued": return [job.waiting ? waitsFor(job.waiting) : job.created ? `Waits in the queue since ${age((now - job.created) / 1000)}` : "Waits in the queue"];
     case "scheduled": {
-      const due = job.timestamp ? time(job.timestamp, job.timestamp > now ? `in ${duration((job.timestamp - now) / 1000)}` : "now") : null;
       if (job.waiting) return [waitsFor(job.waiting)];
+      const due = job.timestamp ? time(job.timestamp, job.timestamp > now ? `in ${duration((job.timestamp - now) / 1000)}` : "now") : null;
       return job.error ? ["Waits for its next retry", due && [" ", due], `, because ${lower(about(job.error).title)}`].flat().filter(Boolean) : due ? ["Starts ", due] : ["Starts at a time"];
     }
     case "paused": return [`Paused${by(stoppedBy)}${far ? ` at ${far}` : ""}`];

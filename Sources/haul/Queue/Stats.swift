@@ -33,12 +33,6 @@ struct Stats: AsyncParsableCommand {
         "no worker serves the queue \(queue.name) now: haul worker --queue \(queue.name.quoted) starts one"
     }
 
-    /// Whether the disks of all workers that could take jobs are full.
-    private static func lackSpace(_ workers: [[String: String]], now: Int64) -> Bool {
-        let working = workers.filter { WorkerState($0, now: now) == .working }
-        return !working.isEmpty && working.allSatisfy(WorkerState.hasNoSpace)
-    }
-
     func run() async throws {
         let queue = try await common.connect()
         if history { return try await StatsHistory.print(queue, json: common.json) }
@@ -86,8 +80,7 @@ struct Stats: AsyncParsableCommand {
             let advice = known[.quiet] > 0 ? ": haul worker resume NAME lets a quiet one claim them again" : ""
             Terminal.printError("haul: no worker of the queue \(queue.name) claims jobs now\(advice)")
         }
-        // A user who may not read workers sees the figures without this line.
-        if workers > 0, let fields = try? await queue.workers().map(\.fields), Self.lackSpace(fields, now: stats.now) {
+        if known?.lackSpace ?? false {
             Terminal.line("no worker takes jobs, because their disks have no space: haul workers shows what is free")
         }
         print(stats.waiting.hosts.map { ($0.host, $0.count, $0.reason) }, "hosts")

@@ -3,12 +3,16 @@ import HaulBus
 /// How many workers serve a queue, by what they do.
 struct WorkerCounts {
     private let counts: [WorkerState: Int]
+    /// Whether the disks of all workers that could take jobs are full.
+    let lackSpace: Bool
 
     /// - Parameters:
     ///   - workers: The known workers with the fields of their hashes.
     ///   - now: Unix ms by Redis' clock.
     init(_ workers: [(name: String, fields: [String: String])], now: Int64) {
-        counts = Dictionary(grouping: workers) { WorkerState($0.fields, now: now) }.mapValues(\.count)
+        let byState = Dictionary(grouping: workers) { WorkerState($0.fields, now: now) }
+        counts = byState.mapValues(\.count)
+        lackSpace = byState[.working]?.allSatisfy { WorkerState.hasNoSpace($0.fields) } ?? false
     }
 
     subscript(state: WorkerState) -> Int { counts[state] ?? 0 }
