@@ -256,6 +256,14 @@ class Blocking:
         return self._loop.run_until_complete(self._it.__aexit__(*error))
 
 
+def close_client(client, loop):
+    """Closes a client of redis-py that blocks or does not. One that is left open complains when it is collected, which is
+    in the middle of a later test."""
+    closing = (getattr(client, "aclose", None) or client.close)()
+    if asyncio.iscoroutine(closing):
+        loop.run_until_complete(closing)
+
+
 def fake_worker(origin):
     """What a real worker would make of the origin's paths."""
 

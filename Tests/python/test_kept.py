@@ -7,7 +7,7 @@ import haul_client as haul
 import pytest
 import redis
 import redis.asyncio
-from support import Blocking, Server, eventually
+from support import Blocking, Server, close_client, eventually
 
 LOG, SETTINGS = "haul:{default}:log", "haul:{default}:settings"
 
@@ -31,10 +31,9 @@ def loop():
 def queue(request, server, loop):
     kind, protocol = request.param.split("-")
     options = {"port": server.port, "protocol": int(protocol), "socket_timeout": 1}
-    if kind == "sync":
-        yield haul.Queue(redis.Redis(**options))
-    else:
-        yield Blocking(haul.AsyncQueue(redis.asyncio.Redis(**options)), loop)
+    client = (redis if kind == "sync" else redis.asyncio).Redis(**options)
+    yield haul.Queue(client) if kind == "sync" else Blocking(haul.AsyncQueue(client), loop)
+    close_client(client, loop)
 
 
 def add(server, number, entry="*"):

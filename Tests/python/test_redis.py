@@ -17,7 +17,7 @@ import redis
 import redis.asyncio
 from redis import retry
 from redis.backoff import NoBackoff
-from support import PYTHON, REPOSITORY, Blocking, LosingProxy, Origin, Server, Worker, eventually
+from support import PYTHON, REPOSITORY, Blocking, LosingProxy, Origin, Server, Worker, close_client, eventually
 
 
 @pytest.fixture(scope="module")
@@ -138,18 +138,21 @@ def test_an_end_whose_reply_is_lost_is_handed_out_though_the_service_made_a_clie
     proxy = LosingProxy(server, b"lost0")
     options = {"port": proxy.port, "retry": retry.Retry(NoBackoff(), 3), "socket_timeout": 4}
     loop = asyncio.new_event_loop()
+    if kind == "sync":
+        client = redis.Redis(**options)
+        queue = haul.Queue(client, reply_to="shop")
+    else:
+        options["retry"] = redis.asyncio.retry.Retry(NoBackoff(), 3)
+        client = redis.asyncio.Redis(**options)
+        queue = Blocking(haul.AsyncQueue(client, reply_to="shop"), loop)
     try:
-        if kind == "sync":
-            queue = haul.Queue(redis.Redis(**options), reply_to="shop")
-        else:
-            options["retry"] = redis.asyncio.retry.Retry(NoBackoff(), 3)
-            queue = Blocking(haul.AsyncQueue(redis.asyncio.Redis(**options), reply_to="shop"), loop)
         ids = []
         for end in queue.settled(idle=3):
             ids.append(end.id)
             end.ack()
         assert sorted(ids) == ["lost0", "lost1", "lost2"] and proxy.times == 0
     finally:
+        close_client(client, loop)
         proxy.close()
         loop.close()
 
