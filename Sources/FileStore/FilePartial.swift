@@ -48,6 +48,11 @@ final class FilePartial: Partial {
         state = Mutex(State(phase: .open(opened), checkpointed: written))
     }
 
+    deinit {
+        // Closing the file may block, and is not worth waking a thread for each of many small files.
+        if let opened { store.commits.deferWork { withExtendedLifetime(opened) {} } }
+    }
+
     private var opened: Opened? { state.withLock { if case .open(let opened) = $0.phase { opened } else { nil } } }
 
     /// The hidden file and its target, even if the file was removed; nil before it is opened.
