@@ -134,54 +134,62 @@ enum LuaHead {
 
     /// What decides what may happen to a job, and what its events need.
     private static let wholeJob: [Field] = [
-        .text("state"), .text("want"), .number("want_at"), .text("want_next"), .text("ticket"),
-        .number("settled_until"), .text("token"), .number("next_push"), .text("worker"), .count("crashes"),
-        .count("attempt"), .text("meta"), .text("reply_to"), .number("deadline_at", as: "deadline"), .text("waiting"),
-        .count("seq"), .number("pushed"), .text("active_token"), .number("ahead"), .number("resumed"), .text("kind"),
-        .text("host"), .text("batch"), .number("retried"), .text("url_digests"), .text("notify"), .text("group"),
+        .text("state"), .text("want"), .number("want_at"), .number("settled_until"), .text("token"),
+        .number("next_push"), .count("crashes"), .count("attempt"), .number("deadline_at", as: "deadline"),
+        .count("seq"), .number("pushed"), .number("ahead"), .number("resumed"), .number("retried"),
+    ]
+    /// The same. Most jobs lack some of these texts.
+    private static let rarelyInJob = [
+        "want_next", "ticket", "worker", "meta", "reply_to", "waiting", "active_token", "kind", "host", "batch",
+        "url_digests", "notify", "group",
     ]
 
     /// What decides about the end of a run.
     private static let end: [Field] = [
-        .text("state"), .text("token"), .text("want"), .number("want_at"), .text("want_next"), .text("next_push"),
-        .text("active_token"), .text("waiting"), .text("speed"), .text("meta"), .text("reply_to"),
-        .number("deadline_at", as: "deadline"), .count("seq"), .number("pushed"), .text("host"), .text("batch"),
-        .text("notify"), .text("group"),
+        .text("state"), .text("token"), .number("want_at"), .number("deadline_at", as: "deadline"), .count("seq"),
+        .number("pushed"),
+    ]
+    /// The same, but most jobs have none of these texts.
+    private static let rarelyAtEnd = [
+        "want", "want_next", "next_push", "active_token", "waiting", "speed", "meta", "reply_to", "host", "batch",
+        "notify", "group",
     ]
 
     /// What decides about a run that goes on. It is read each second for each run.
-    private static let running: [Field] = [
-        .text("state"), .text("token"), .text("want"), .text("meta"), .count("seq"), .text("host"),
-    ]
+    private static let running: [Field] = [.text("state"), .text("token"), .count("seq")]
+    private static let rarelyWhileRunning = ["want", "meta", "host"]
 
     private static let reads = """
         -- Reads a job. Raises an error for a key of another type.
-        \(read("read", wholeJob))
+        \(read("read", wholeJob, rarely: rarelyInJob))
         -- Reads what decides about the end of a run. Returns nil and the error for a key of another type.
-        \(read("read_end", end, isTolerant: true))
+        \(read("read_end", end, rarely: rarelyAtEnd, isTolerant: true))
         -- Reads what decides about a run that goes on. Returns nil and the error for a key of another type.
-        \(read("read_running", running, isTolerant: true))
+        \(read("read_running", running, rarely: rarelyWhileRunning, isTolerant: true))
 
         """
 
-    /// A function that reads fields by their positions. A loop over their names would take a fifth longer.
-    private static func read(_ name: String, _ fields: [Field], isTolerant: Bool = false) -> String {
-        let variables = fields.map(\.name).joined(separator: ", ")
-        let command = "'HMGET', c.JOB .. id, " + fields.map { "'\($0.inHash)'" }.joined(separator: ", ")
-        let values =
-            isTolerant
-            ? """
-              local values = try(\(command))
-              if values.err then return nil, values end
-              local \(variables) = unpack(values)
-            """
-            : "  local \(variables) = unpack(call(\(command)))"
-        return """
-            function Jobs.\(name)(c, id)
-            \(values)
-              return { \(fields.map { "\($0.name) = \($0.value)" }.joined(separator: ", ")) }
-            end
-            """
+    /// A function that reads fields by their positions. A loop over their names would take a fifth longer. Only texts that
+    /// most jobs lack (`rarely`) have a loop, because each member of a table costs even if it is nil.
+    private static func read(
+        _ name: String, _ fields: [Field], rarely: [String], isTolerant: Bool = false
+    ) -> String {
+        """
+        do
+        local RARELY = { \(rarely.map { "'\($0)'" }.joined(separator: ", ")) }
+        function Jobs.\(name)(c, id)
+          local values = \(isTolerant ? "try" : "call")('HMGET', c.JOB .. id, \
+        \(fields.map { "'\($0.inHash)'" }.joined(separator: ", ")), unpack(RARELY))
+          \(isTolerant ? "if values.err then return nil, values end" : "")
+          local \(fields.map(\.name).joined(separator: ", ")) = unpack(values)
+          local job = { \(fields.map { "\($0.name) = \($0.value)" }.joined(separator: ", ")) }
+          for n, name in ipairs(RARELY) do
+            if values[n + \(fields.count)] then job[name] = values[n + \(fields.count)] end
+          end
+          return job
+        end
+        end
+        """
     }
 
     /// A Lua value that names or describes the check of a field: checker() in Lua/claim/gate.lua reads it.

@@ -21,6 +21,10 @@ struct Provenance {
         "\(name) \(resource.isEmpty ? Self.absent : resource) \(contentType ?? Self.absent)"
     }
 
+    /// The same, or "" (an absent field) if there is nothing to compare. An ended job needs no name then: only the record
+    /// of later bytes has one, which differs.
+    func textIfAny(of name: String) -> String { resource.isEmpty && contentType == nil ? "" : text(of: name) }
+
     /// Whether `text` is about other bytes than those that `name` names.
     static func isAboutOther(_ text: String?, than name: String) -> Bool {
         text.nonEmpty.map { !$0.hasPrefix(name + " ") } ?? false

@@ -6,7 +6,7 @@ extension Entity {
     var fields: [(String, String)] {
         [
             ("etag", etag ?? ""), ("last_modified", lastModified ?? ""),
-            ("last_modified_strong", lastModifiedIsStrong ? "1" : "0"), ("total", total.map(String.init) ?? ""),
+            ("last_modified_strong", lastModifiedIsStrong ? "1" : ""), ("total", total.map(String.init) ?? ""),
             ("encoding", encoding), ("digest", digest?.description ?? ""), ("resource", resource),
         ]
     }
@@ -58,7 +58,8 @@ extension CompletedFile {
             ("file", file), ("received", String(bytes)), ("store", store), ("inode", String(inode)),
             ("mtime", String(modified)), ("validated", String(validated)), ("checksum", checksum ?? ""),
             ("source", source), ("generation", ""), ("store_state", ""), ("bytes", ""), ("completed_file", ""),
-            ("content_type", contentType ?? ""), ("provenance", Provenance(resource: sourceResource).text(of: name)),
+            ("content_type", contentType ?? ""),
+            ("provenance", Provenance(resource: sourceResource).textIfAny(of: name)),
         ]
     }
 
@@ -98,7 +99,7 @@ extension StoredResponse {
             ("total", String(bytes)), ("etag", validator("etag") ?? ""),
             ("last_modified", validator("last-modified") ?? ""), ("request_digest", requestDigest), ("method", method),
             ("validated", String(validated)), ("files", files ?? ""), ("response_dropped", ""),
-            ("provenance", Provenance(resource: resource).text(of: String(validated))),
+            ("provenance", Provenance(resource: resource).textIfAny(of: String(validated))),
         ]
     }
 

@@ -81,17 +81,13 @@ do
     local is_limited = Hosts.count_start(c, id, rule)
     Groups.count_start(c, id, group)
     if is_limited then set('host', rule.host) end
-    local n = #fields
-    fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'state', 'running', 'token', token
-    fields[n + 5], fields[n + 6], fields[n + 7], fields[n + 8] = 'worker', worker, 'started', c.NOW
-    fields[n + 9], fields[n + 10] = 'updated', c.NOW
-    call('HSET', job_key, unpack(fields))
+    call('HSET', job_key, 'state', 'running', 'token', token, 'worker', worker, 'started', c.NOW, 'updated', c.NOW, unpack(fields))
     if job.ticket or job.waiting then call('HDEL', job_key, 'ticket', 'waiting') end
     local leases, claimed = c.leases, c.claimed
     leases[#leases + 1], leases[#leases + 2] = lease, id
     -- A tombstone may name a file that has to be deleted (`pending_deletion`).
     local known = (previous or job.is_known) and call('HGETALL', job_key) or job.deadline and { 'deadline_at', job.deadline } or {}
-    count_read(c, known)
+    if known[1] then count_read(c, known) end
     local pushed = is_begun and { push.element } or call('HMGET', c.SPEC .. id, 'spec', 'renewed')
     local claim = { 'answer', 'job', 'id', id, 'token', token, 'now', c.NOW }
     local function add(name, value)

@@ -37,13 +37,22 @@ do
     return push
   end
 
+  local COPIED = { at = 'at', t = 'ticket', path = 'path', reply_to = 'reply_to', notify = 'notify', group = 'group' }
+
   local function envelope(parsed, element, id)
     local url = parsed.url or parsed.urls and parsed.urls[1]
-    local push = { element = element, id = id, what = url and 'job' or parsed.t and 'ticket' or 'continuation', at = parsed.at,
-      ticket = parsed.t, kind = parsed.kind ~= 'download' and parsed.kind or nil, url = url and Urls.mask(url),
-      url_digests = url and UrlIndex.digests(parsed), path = parsed.path, reply_to = parsed.reply_to,
-      meta = parsed.meta ~= nil and Raw.member(element, 'meta') or nil, delay = parsed.delay and parsed.delay * 1000,
-      deadline = parsed.deadline and parsed.deadline * 1000, notify = parsed.notify, group = parsed.group, is_webhook = parsed.webhook ~= nil }
+    -- Most elements have no other members, and each one costs even if it is nil.
+    local push = { element = element, id = id, what = url and 'job' or parsed.t and 'ticket' or 'continuation',
+      is_webhook = parsed.webhook ~= nil }
+    if url then push.url, push.url_digests = Urls.mask(url), UrlIndex.digests(parsed) end
+    if parsed.kind ~= 'download' then push.kind = parsed.kind end
+    if parsed.meta ~= nil then push.meta = Raw.member(element, 'meta') or nil end
+    if parsed.delay then push.delay = parsed.delay * 1000 end
+    if parsed.deadline then push.deadline = parsed.deadline * 1000 end
+    for name, value in pairs(parsed) do
+      local member = COPIED[name]
+      if member then push[member] = value end
+    end
     if parsed.batch ~= nil then set_batch(push, parsed.batch) end
     return push
   end

@@ -18,7 +18,7 @@ do
   -- Whether this worker does jobs of a kind. Workers.is_current() must have set c.kinds. A kind that this library does
   -- not know cannot be done.
   function Kinds.does(c, kind)
-    return KIND.rules[kind] ~= nil and find(' ' .. c.kinds .. ' ', ' ' .. kind .. ' ', 1, true) ~= nil
+    return KIND.rules[kind] ~= nil and (c.kinds == KIND.all or find(' ' .. c.kinds .. ' ', ' ' .. kind .. ' ', 1, true) ~= nil)
   end
 
   -- Returns `kind` if it may be the name of a kind, else nil.

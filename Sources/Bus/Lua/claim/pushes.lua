@@ -104,7 +104,7 @@ do
       UrlIndex.record(c, job, push, set)
       if is_begun then
         call('HSET', spec_key, 'spec', push.element)
-        Webhooks.record(c, job, push, set)
+        if push.notify or job.notify then Webhooks.record(c, job, push, set) end
         job.meta = push.meta
         set('created', c.NOW)
         if push.path then set('path', push.path) end

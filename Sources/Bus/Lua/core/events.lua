@@ -33,6 +33,7 @@ do
     -- The stream has every event since its oldest one. An event that is not added ends that, so the older ones are
     -- dropped: their readers find a gap. Groups of consumers stay, because XADD keeps the empty key.
     if not max or max < 1 or max > KEPT.events then
+      c.keeps_no_events = true
       if is_emptied[c.PREFIX] then return end
       is_emptied[c.PREFIX] = true
       return try('XLEN', log) ~= 0 and try('XADD', log, 'MAXLEN', 0, '*', 'id', '')
@@ -62,14 +63,26 @@ do
     local seq = (before or job.seq > 0 and job.seq or c.now) + 1
     seqs[id] = seq
     local subject = '"id":"' .. id .. '"'
-    local about = (worker and worker ~= '' and ',"worker":"' .. worker .. '"' or '') .. (meta and ',"meta":' .. meta or '')
-    local json, brief = Events.json(c, event, subject, seq, about, members), Events.without_response(members)
-    if brief then brief = Events.json(c, event, subject, seq, about, brief) end
-    local entry = { id = id, published = brief and #members > LARGEST.published and brief or json, reply_to = reply_to,
-      before = before, is_private = is_private, event = event,
-      error_code = event == 'failed' and match(members, '"error":"([%w_]+)"'), json = json, brief = brief }
+    local about = worker and worker ~= '' and ',"worker":"' .. worker .. '"' or ''
+    if meta then about = about .. ',"meta":' .. meta end
+    local json = Events.json(c, event, subject, seq, about, members)
+    -- Most events have no other members, and each one costs even if it is nil.
+    local entry = { id = id, event = event, json = json, published = json }
+    if before then entry.before = before end
+    if is_private then entry.is_private = true end
+    if event == 'failed' then entry.error_code = match(members, '"error":"([%w_]+)"') end
+    local brief = Events.without_response(members)
+    if brief then
+      entry.brief = Events.json(c, event, subject, seq, about, brief)
+      if #members > LARGEST.published then entry.published = entry.brief end
+    end
+    local copies = 1
+    if reply_to then
+      entry.reply_to = reply_to
+      copies = 1 + select(2, gsub(reply_to, '%S+', ''))
+    end
     outbox[#outbox + 1] = entry
-    c.produced = c.produced + #json * (1 + (reply_to and select(2, gsub(reply_to, '%S+', '')) or 0))
+    c.produced = c.produced + #json * copies
     return entry
   end
 
@@ -77,7 +90,7 @@ do
   -- calls has changed other keys by then.
   function Events.send(c, id, json)
     local received = try('PUBLISH', c.PREFIX .. KEY.events .. id, json)
-    c.refused = c.refused or type(received) == 'table' and received.err or nil
+    if type(received) == 'table' then c.refused = c.refused or received.err end
   end
 
   -- Ends a call that may have emitted events; a settle calls it after each run as well. Ends batches whose members have
@@ -97,7 +110,7 @@ do
         Events.send(c, entry.id, entry.published)
         if entry.event ~= 'progress' then
           History.count(c, entry.event)
-          Events.keep(c, entry.event, entry.id, entry.published, entry.brief)
+          if not c.keeps_no_events then Events.keep(c, entry.event, entry.id, entry.published, entry.brief) end
         end
         if entry.error_code then History.count(c, 'failed ' .. entry.error_code) end
       end

@@ -12,7 +12,11 @@ do
   -- Up to when the end of a run settles pushes: all that were claimed (pushed: the newest of them), and all that are
   -- older than this millisecond. Who learns of the end may push the job again in the same millisecond, and that push is
   -- done.
-  function States.settled_by_end(c, pushed) return integer_text(math.max(c.now - 1, tonumber(pushed or 0))) end
+  function States.settled_by_end(c, pushed)
+    if pushed and tonumber(pushed) >= c.now then return pushed end
+    c.just_before = c.just_before or integer_text(c.now - 1)
+    return c.just_before
+  end
 
   -- Marks all pushes up to `timestamp` (ms; those before an end in this call if nil), and all that were claimed, as
   -- settled: a push that is not newer is a duplicate. timestamp: when the control operation that settles them was made.
@@ -166,30 +170,33 @@ do
       batch = batch or nil, want_next = job.want_next, want = job.want }
   end
 
-  -- Sets pairs in a job's hash. An empty value deletes its field, because readers treat a field that exists as a value.
-  function States.write_fields(c, id, fields)
+  -- The pairs for a job's hash whose values are not empty, and the names of the others, nil if there are none. An empty
+  -- value deletes its field, because readers treat a field that exists as a value.
+  local function without_empty(fields)
     local has_empty = false
     for n = 2, #fields, 2 do has_empty = has_empty or fields[n] == '' end
-    if not has_empty then
-      if #fields > 0 then call('HSET', c.JOB .. id, unpack(fields)) end
-      return
-    end
+    if not has_empty then return fields end
     local kept, empty = {}, {}
     for n = 1, #fields, 2 do
       if fields[n + 1] == '' then empty[#empty + 1] = fields[n]
       else kept[#kept + 1], kept[#kept + 2] = fields[n], fields[n + 1] end
     end
+    return kept, empty
+  end
+
+  -- Sets pairs in a job's hash, or deletes those that are empty.
+  function States.write_fields(c, id, fields)
+    local kept, empty = without_empty(fields)
     if #kept > 0 then call('HSET', c.JOB .. id, unpack(kept)) end
-    if #empty > 0 then call('HDEL', c.JOB .. id, unpack(empty)) end
+    if empty then call('HDEL', c.JOB .. id, unpack(empty)) end
   end
 
   -- Sets a final state and `fields`, a list of pairs.
   local function write_end(c, id, job, state, fields)
-    local n = #fields
-    fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'state', state, 'finished', c.NOW
-    fields[n + 5], fields[n + 6], fields[n + 7], fields[n + 8] = 'updated', c.NOW, 'seq', c.seqs[id] or job.seq
-    fields[n + 9], fields[n + 10] = 'epoch', Call.epoch(c)
-    States.write_fields(c, id, fields)
+    local kept, empty = without_empty(fields)
+    call('HSET', c.JOB .. id, 'state', state, 'finished', c.NOW, 'updated', c.NOW, 'seq', c.seqs[id] or job.seq,
+      'epoch', Call.epoch(c), unpack(kept))
+    if empty then call('HDEL', c.JOB .. id, unpack(empty)) end
     c.seqs[id] = nil
     -- The hash of an earlier job of this id may have expired while no tick removed its entry and what it counts.
     if call('ZADD', c.INDEX[state], c.NOW, id) == 0 then Responses.forget(c, { id }) end

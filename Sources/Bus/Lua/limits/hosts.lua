@@ -155,6 +155,8 @@ do
   -- The limits of a run that its job cannot lift, the strictest ones of the queue, the host and the group: a list of name,
   -- value, … rule: from Hosts.admits(). group_rule: the limits of the job's group, or nil.
   function Hosts.limits_of_run(c, rule, group_rule)
+    local is_plain = not rule and not group_rule
+    if is_plain and c.plain_limits then return c.plain_limits end
     local limits = {}
     for _, name in ipairs(Hosts.run_limit_names) do
       local value, stricter = c.settings.run_limits[name], name == 'min_speed' and math.max or math.min
@@ -162,6 +164,7 @@ do
       if group_rule and group_rule[name] then value = stricter(value or group_rule[name], group_rule[name]) end
       if value then limits[#limits + 1], limits[#limits + 2] = name, integer_text(value) end
     end
+    if is_plain then c.plain_limits = limits end
     return limits
   end
 

@@ -167,7 +167,7 @@ do
       if job and step_count > 0 then job.steps = { unpack(ARGV, after + 1, after + step_count) } end
     end
     for n, run in ipairs(runs) do
-      batch_count = batch_count + select(2, gsub(run.job and run.job.batch or '', '%S+', ''))
+      if run.job and run.job.batch then batch_count = batch_count + select(2, gsub(run.job.batch, '%S+', '')) end
       if n > 1 and batch_count > MAX_BATCHES then break end
       local fine, reply = pcall(end_run, c, worker, run)
       -- The worker logs that an event was not published, and sends the settle again, which then was done before.
