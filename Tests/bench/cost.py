@@ -1,7 +1,7 @@
 """What downloads cost, beside other programs in the same run: the CPU time of 500 small files and of one large file, and,
 if they are named, the rows of docs/evaluate/performance.md that need no network.
 
-  cost.py HAUL DIRECTORY [files|large|tiny|calls|memory|small_jobs|neighbour]…      started by run.sh
+  cost.py HAUL DIRECTORY [files|large|jobs|tiny|calls|memory|small_jobs|neighbour]…      started by run.sh
 
 `files` and `large` compare only CPU time (getrusage, user and system). On a busy machine it says more than elapsed time.
 HAUL_BEFORE may name another build of haul. HAUL_PEER may name the C source of another downloader, whose arguments are
@@ -25,6 +25,7 @@ FILES, FILE_SIZE, PARALLEL = 500, 50_000, 50
 LARGE_SIZE = 1 << 30
 TINY, TINY_SIZE = 10_000, 1000
 SMALL, SMALL_SIZE = 2000, 10 << 10
+JOBS = 8000
 MANY_AT_ONCE = {
     "curl": ["curl", "-s", "-Z", "--parallel-max", str(PARALLEL), "-K", "{config}"],
     "wget2": ["wget2", "-q", "--no-config", "--max-threads", str(PARALLEL), "-i", "{urls}"],
@@ -173,11 +174,11 @@ class Bench:
             raise SystemExit(f"failed ({child.returncode}), or its files are not right: {' '.join(command)[:200]}")
         return folder, seconds, usage.ru_utime + usage.ru_stime
 
-    def start_worker(self, folder, *options):
+    def start_worker(self, folder, *options, build=None):
         """A worker with a Redis of its own. Returns its process, the server and a connection."""
         directory = self.next_folder()
         redis = RedisServer(directory, "redis")
-        worker = Worker(self.haul, None, directory, "bench", redis.url, Directory(folder), 1, 10, 8)
+        worker = Worker(build or self.haul, None, directory, "bench", redis.url, Directory(folder), 1, 10, 8)
         # Without --slots it has its default.
         at = worker.command.index("--slots")
         del worker.command[at:at + 2]
@@ -297,6 +298,32 @@ class Bench:
             print(f"{about}: haul {statistics.median(own):.2f} s, "
                   + ", ".join(f"{peer} {statistics.median(values):.2f} s" for peer, values in others.items()), flush=True)
             results.keep(name, about, "s", own, others)
+
+    def jobs(self):
+        """8,000 files of 100 bytes by a worker with 64 slots: what each job costs it and Redis, with both builds in turn."""
+        urls = self.make("jobs", JOBS, 100)
+        elements = ['{"url":"%s"}' % url for url in urls]
+        names = [name.replace("haul get", "a worker") for name in self.builds]
+        costs = {name: [] for name in names}
+        for turn in range(2 * ROUNDS):
+            for name, build in list(zip(names, self.builds.values()))[::-1 if turn % 2 else 1]:
+                worker, redis, connection = self.start_worker(
+                    self.next_folder(), "--durability", "process", "--slots", "64", "--connections-per-host", "64", build=build)
+                spent, begun = (worker.cpu, redis.cpu), time.monotonic()
+                connection.call("LPUSH", "haul:{default}:jobs", *elements)
+                self.until(worker, lambda: connection.call("ZCARD", "haul:{default}:completed") == JOBS)
+                costs[name].append((time.monotonic() - begun, worker.cpu - spent[0], redis.cpu - spent[1]))
+                worker.end(15)
+                redis.end(15)
+        for name in names:
+            seconds, own, others = (statistics.median(column) * 1e6 / JOBS for column in zip(*costs[name]))
+            print(f"{JOBS} jobs of 100 bytes: {name}: {seconds:.1f} µs on the clock, {own:.1f} µs of the worker and {others:.1f} µs "
+                  "of Redis each", flush=True)
+        if len(names) == 2:
+            pairs = zip(*(costs[name] for name in names))
+            ratios = zip(*([now / before for now, before in zip(*pair)] for pair in pairs))
+            print("after / before, medians of the pairs: clock, worker, Redis: "
+                  + ", ".join(f"{statistics.median(column):.3f}" for column in ratios), flush=True)
 
     def neighbour(self):
         """What a program that writes a file of 1 GiB and syncs it loses, while a worker downloads small files and syncs
