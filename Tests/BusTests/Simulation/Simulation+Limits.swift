@@ -70,6 +70,7 @@ extension Simulation {
             limits.running[name] = own?["running"]?.integer.map { Int($0) }
             let starts = isQueue ? found.settings["starts"] : own?["starts"]?.string ?? own?["starts"].map { $0.text }
             let rate = isQueue ? found.settings["rate"] : own?["rate"].map { $0.text }
+            var areLeasesLost = false
             if afterLoss {
                 let keys = [
                     queue.keys[.starts], isQueue ? queue.keys[.rateLeases] : queue.keys[.hostRateLeases] + name,
@@ -77,11 +78,13 @@ extension Simulation {
                 let there = try await redis.pipeline(keys.map { .command(Command("EXISTS", $0)) })
                 // Redis has forgotten everything that began under this limit.
                 if there[0].int == 0 { limits.starts[name] = nil }
-                if there[1].int == 0 { limits.rates[name] = nil }
+                if there[1].int == 0 { (limits.rates[name], areLeasesLost) = (nil, true) }
             }
             limits.recordStarts(starts.flatMap(Self.perSecond), as: name, at: ledger.now)
             FleetLimits.record(
                 rate.flatMap(Double.init).flatMap { $0 > 0 ? $0 : nil }, as: name, in: &limits.rates, at: ledger.now)
+            // A lease that was lost lasts on, and one that is granted beside it lasts until its worker asks again.
+            if areLeasesLost { limits.rates[name]?.since += Int64(queue.policy.lease.milliseconds) }
         }
     }
 
