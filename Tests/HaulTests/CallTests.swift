@@ -101,6 +101,14 @@ import Testing
             try await bench.haul("call", "--queue", "default", origin.url("/echo"), "--data-binary", "x", "-o", file)
                 .out == "")
         #expect(FileManager.default.contents(atPath: file) == Data("x".utf8))
+        // Without a response a file stays as it was, and none is made.
+        for output in [file, bench.root.file("none")] {
+            let unsent = try await bench.haul(
+                "call", "--queue", "default", "-o", output, "http://127.0.0.1:1/", "--retries", "0")
+            #expect(unsent.status == 1 && unsent.err.contains("http://127.0.0.1:1/"), "\(unsent)")
+        }
+        #expect(FileManager.default.contents(atPath: file) == Data("x".utf8))
+        #expect(!FileManager.default.fileExists(atPath: bench.root.file("none")))
         // The cache answers without the server.
         for _ in 1...2 {
             let fresh = try await bench.haul("call", "--queue", "default", "--fresh-for", "100", origin.url("/fresh"))

@@ -116,7 +116,12 @@ struct CallCommand: AsyncParsableCommand {
         var common = CommonOptions()
         (common.redis, common.queue, common.json) = (bus.redis, bus.queue, false)
         // Before anything is pushed: a response that cannot be written would be lost.
-        let file = try output.first { $0 != "-" }.map(open)
+        let path = output.first { $0 != "-" }
+        let isNew = path.map { access($0, F_OK) != 0 } ?? false
+        let file = try path.map(open)
+        // Without a body a file stays as it was.
+        var hasBody = false
+        defer { if isNew, !hasBody, let path { unlink(path) } }
         let queue = try await common.connect(
             hint: " With a queue haul call requires Redis and a running worker; --direct does not")
         if bus.wait {
@@ -129,9 +134,14 @@ struct CallCommand: AsyncParsableCommand {
         }
         let ends = try await CallEnds(queue: queue, pushed: pushed).wait()
         var hasFailed = false
-        if let file { ftruncate(file, 0) }
         for (url, element) in zip(urls, elements) {
-            if let end = ends[element.id], try !print(end, of: MaskedURL.text(url), to: file) { hasFailed = true }
+            guard let end = ends[element.id] else { continue }
+            let isDone = try print(end, of: MaskedURL.text(url)) { body in
+                if let file, !hasBody { ftruncate(file, 0) }
+                hasBody = true
+                try write(body, to: file ?? STDOUT_FILENO)
+            }
+            if !isDone { hasFailed = true }
         }
         if hasFailed { throw ExitStatus.jobFailed }
     }
@@ -199,7 +209,7 @@ struct CallCommand: AsyncParsableCommand {
 
     /// Prints the result of a call. Returns whether the call was a success.
     private func print(
-        _ end: Result<JobRecord, CallEnds.Absence>, of url: String, to file: Int32?
+        _ end: Result<JobRecord, CallEnds.Absence>, of url: String, write: ([UInt8]) throws -> Void
     ) throws -> Bool {
         let record: JobRecord
         switch end {
@@ -221,7 +231,7 @@ struct CallCommand: AsyncParsableCommand {
                 }
                 Terminal.line("")
             }
-            if record.state == .completed || !fail { try write(response.body, to: file ?? STDOUT_FILENO) }
+            if record.state == .completed || !fail { try write(response.body) }
         }
         if let sentence = record.droppedResponse { Terminal.printError("haul: \(url): \(sentence)") }
         if record.state != .completed {
