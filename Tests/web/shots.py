@@ -63,6 +63,8 @@ def invent(bench, queue):
             path = f"reels/1968/restored-reel-{index:04}.mov" if host.startswith("archive") else f"tiles/33U/sentinel2_T33UUP_B{index:02}.jp2"
             job(f"{error}-{index}-{host}", "failed", at, state="failed", url=f"https://{host}/{path}", path=path, error=error, retryable=retryable, attempt=5 if retryable else 0, finished=at, started=at - 60_000, created=at - 900_000, updated=at,
                 received=64_000_000 if index % 2 else 0, total=118_000_000, worker="worker-2", message={"http_503": "the server answered 503", "http_403": "the server answered 403"}.get(error, error))
+            if index % 2:
+                put("HSET", f"{base}offsets:{error}-{index}-{host}", 0, 40_000_000, 60_000_000, 84_000_000)
     for index in range(41):
         job(f"later-{index}", "scheduled", now + 8000 + index * 60_000, state="scheduled", url=f"https://media.example.com/later/{index}.mkv", attempt=1, error="http_503", message="the server answered 503", created=now - 60_000, updated=now)
     for index in range(12):

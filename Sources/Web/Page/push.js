@@ -114,7 +114,7 @@ const folds = [
   ["Speed and retries", "connections, retries, limit", ["connections", "retries", "limit_rate", "idempotent"]],
   ["Checks", "checksum, size, what if the file exists", ["checksum", "max_bytes", "if_exists", "expect", "max_response", "fresh_for"]],
   ["When", "now, no deadline, no group", ["delay", "deadline", "group"]],
-  ["Who hears of it", "batch size, reply list, webhook, meta", ["batch_size", "reply_to", "notify", "meta"]],
+  ["Notifications", "batch size, reply list, webhook, meta", ["batch_size", "reply_to", "notify", "meta"]],
   ["What follows", "then, else", ["then", "else"]],
 ];
 const shared = ["limit_rate", "retries", "delay", "deadline", "batch", "batch_size", "group", "reply_to", "notify", "then", "else", "headers", "meta"];

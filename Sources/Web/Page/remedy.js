@@ -11,8 +11,9 @@ import { about } from "./words.js";
 export function remedy(job, keptUntil) {
   const { help, status } = about(job.error);
   const steps = [];
+  const kept = (job.offsets ?? []).reduce((many, [from, to]) => many + to - from, 0);
   if (["http_401", "http_403"].includes(job.error)) {
-    steps.push(["Signed links end after a while. Get a fresh link and choose ", el("strong", {}, "Push with a new URL"), job.received ? `. The download goes on from its ${bytes(job.received)}.` : "."], ["If the link is right, check the credentials that the job sends."]);
+    steps.push(["Signed links end after a while. Get a fresh link and choose ", el("strong", {}, "Push with a new URL"), kept > 0 ? `. The download goes on from its ${bytes(kept)}.` : "."], ["If the link is right, check the credentials that the job sends."]);
   } else steps.push([help]);
   if (job.message) steps.unshift(["The worker says: ", el("strong", {}, job.message), "."]);
   const last = job.retryable === "1" || job.retryable === true ? "All retries are used up. A retry by hand begins with the bytes on disk." : `A retry as it is will fail again${status ? `: ${status} is not retried by itself` : ""}.`;
