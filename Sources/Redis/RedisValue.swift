@@ -1,13 +1,12 @@
-import CHaulHiredis
-
-/// A reply, copied out of hiredis' memory (RESP2).
+/// A reply (RESP2).
 package enum RedisValue: Sendable, Equatable {
     case null
     case integer(Int)
     case status(String)
     case bulk([UInt8])
     case array([RedisValue])
-    case error(RedisError)
+    /// Indirect, so that the other values are small.
+    indirect case error(RedisError)
 
     /// The text of a bulk, status or integer, with invalid UTF-8 repaired. nil for all other kinds.
     package var string: String? {
@@ -57,22 +56,5 @@ package enum RedisValue: Sendable, Equatable {
     package func get() throws(RedisError) -> RedisValue {
         if case .error(let error) = self { throw error }
         return self
-    }
-
-    init(_ reply: borrowing redisReply) {
-        switch reply.type {
-        case REDIS_REPLY_INTEGER: self = .integer(Int(reply.integer))
-        case REDIS_REPLY_STRING: self = .bulk(Array(Self.bytes(of: reply)))
-        case REDIS_REPLY_STATUS: self = .status(String(decoding: Self.bytes(of: reply), as: UTF8.self))
-        case REDIS_REPLY_ERROR: self = .error(RedisError(reply: String(decoding: Self.bytes(of: reply), as: UTF8.self)))
-        case REDIS_REPLY_ARRAY:
-            let elements = UnsafeBufferPointer(start: reply.element, count: Int(reply.elements))
-            self = .array(elements.map { RedisValue($0!.pointee) })
-        default: self = .null
-        }
-    }
-
-    private static func bytes(of reply: borrowing redisReply) -> UnsafeRawBufferPointer {
-        UnsafeRawBufferPointer(start: reply.str, count: Int(reply.len))
     }
 }

@@ -140,8 +140,8 @@ extension Queue {
     }
 
     static func listed(_ element: WaitingElement) -> ListedJob {
-        var job = listed(element.bytes, base: element.base)
-        job.waitsFor = element.reason ?? job.waitsFor
+        var job = listed(element.bytes, base: element.source.base)
+        job.waitsFor = element.source.reason ?? job.waitsFor
         return job
     }
 

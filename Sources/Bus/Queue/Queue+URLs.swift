@@ -84,17 +84,20 @@ extension Queue {
         // An element with an escape may write the URL in another way.
         let needles = [Needle("\\")] + urls.map { Needle($0) }
         let scheme = Needle("://")
-        @Sendable func isPossible(_ element: WaitingElement) -> Bool {
-            needles.contains { $0.isIn(element.bytes) } || element.base != nil && !scheme.isIn(element.bytes)
+        @Sendable func isPossible(_ bytes: [UInt8], base: String?) -> Bool {
+            // By index, because each copy of a needle would be counted.
+            needles.indices.contains { needles[$0].isIn(bytes) } || base != nil && !scheme.isIn(bytes)
         }
         var found: [String: ListedJob] = [:]
         var effective: Set<String> = []
         // The first page tells how long the elements are. The others are long, so that Redis reads without a pause.
         var (limit, piece): (Int, Int?) = (Self.minPageOfElements, nil)
         let search: Search = { elements in
-            elements.enumerated().compactMap { position, element in
-                guard isPossible(element), let json = try? JSON(element.bytes),
-                    let read = try? Element(waiting: element.bytes, json, base: element.base)
+            elements.indices.compactMap { position in
+                guard isPossible(elements[position].bytes, base: elements[position].source.base) else { return nil }
+                let element = elements[position]
+                guard let json = try? JSON(element.bytes),
+                    let read = try? Element(waiting: element.bytes, json, base: element.source.base)
                 else { return nil }
                 var job = Self.listed(element)
                 job.urls = urls.intersection(read.urls)

@@ -167,11 +167,12 @@ extension Queue {
             let elements = try await elements(in: lists, from: range.lowerBound, limit: range.count)
             piece.read = elements.count
             piece.bytes = elements.reduce(0) { $0 + $1.bytes.count }
-            for element in elements {
-                if piece.digests.last?.list != element.list { piece.digests.append((element.list, [])) }
-                var hasher = Hasher()
-                element.bytes.withUnsafeBytes { hasher.combine(bytes: $0) }
-                piece.digests[piece.digests.count - 1].ofElements.append(hasher.finalize())
+            var first = 0
+            while first < elements.count {
+                let source = elements[first].source
+                let end = elements[first...].firstIndex { $0.source !== source } ?? elements.count
+                piece.digests.append((source.key, elements[first..<end].map(\.digest)))
+                first = end
             }
             piece.found = try await search(elements)
         } catch { piece.error = error }

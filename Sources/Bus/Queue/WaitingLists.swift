@@ -139,11 +139,25 @@ extension [(String, Int, String)] {
 /// An element as it waits.
 struct WaitingElement: Sendable {
     let bytes: [UInt8]
-    /// The key of its list.
-    let list: String
-    let reason: String?
-    /// The URL against which the queue resolves a relative `url`.
-    let base: String?
+    let source: Source
+
+    /// Differs between most elements, and between processes.
+    var digest: Int {
+        var hasher = Hasher()
+        bytes.withUnsafeBytes { hasher.combine(bytes: $0) }
+        return hasher.finalize()
+    }
+
+    /// What all elements of a list have in common.
+    final class Source: Sendable {
+        let key: String
+        /// What the elements wait for, for people; nil if they only wait for their turn.
+        let reason: String?
+        /// The URL against which the queue resolves a relative `url`.
+        let base: String?
+
+        init(_ list: WaitingLists.List, base: String?) { (key, reason, self.base) = (list.key, list.reason, base) }
+    }
 }
 
 extension Queue {
@@ -320,11 +334,13 @@ extension Queue {
             })
         var elements: [WaitingElement] = []
         for (part, reply) in zip(parts, replies) {
-            let found = (try reply.get().array ?? []).map {
-                WaitingElement(
-                    bytes: $0.bytes ?? [], list: part.list.key, reason: part.list.reason, base: lists.base)
+            let source = WaitingElement.Source(part.list, base: lists.base)
+            let found = try reply.get().array ?? []
+            elements.reserveCapacity(elements.count + found.count)
+            for index in found.indices {
+                let value = found[isFromPushes ? index : found.count - 1 - index]
+                elements.append(WaitingElement(bytes: value.bytes ?? [], source: source))
             }
-            elements += isFromPushes ? found : found.reversed()
         }
         return elements
     }

@@ -2,7 +2,6 @@
 /// again.
 enum ReplyFuzz: FuzzTarget {
     static func run(_ bytes: UnsafeRawBufferPointer) {
-        guard !announcesMillions(bytes) else { return }
         let whole = read([bytes])
         precondition(read(bytes.indices.map { UnsafeRawBufferPointer(rebasing: bytes[$0..<($0 + 1)]) }) == whole)
         for value in whole.values {
@@ -49,21 +48,5 @@ enum ReplyFuzz: FuzzTarget {
             }
             return written
         }
-    }
-
-    /// hiredis allocates memory for the announced number of elements. For millions that exceeds the time limit of an
-    /// input.
-    private static func announcesMillions(_ bytes: UnsafeRawBufferPointer) -> Bool {
-        var digits: Int?
-        for byte in bytes {
-            switch byte {
-            case UInt8(ascii: "*"): digits = 0
-            case UInt8(ascii: "0")...UInt8(ascii: "9") where digits != nil: digits! += 1
-            case UInt8(ascii: "+"): break
-            default: digits = nil
-            }
-            if let digits, digits > 6 { return true }
-        }
-        return false
     }
 }
