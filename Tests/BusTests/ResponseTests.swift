@@ -156,6 +156,19 @@ struct ResponseTests {
         try await f.expectOrder()
     }
 
+    @Test("the response of an expired job is not counted after a removal that stops the next push of its id")
+    func removedAfterItsExpiry() async throws {
+        let f = try await bench(10_000)
+        try await answer("1", 100, f)
+        // No tick has come since.
+        try await f.redis.send(Command("DEL", f.queue.keys.job("1")))
+        try await f.push(#"{"id":"1","url":"http://h/"}"#)
+        try await f.queue.request(.removed, of: ["1"])
+        #expect(try await f.claim() == nil)
+        #expect(try await f.queue.keptResponses().bytes == 0)
+        try await f.expectOrder()
+    }
+
     @Test("a job that fails without a response shows no earlier response, also not in a later reply")
     func stale() async throws {
         let f = try await bench(10_000)

@@ -121,9 +121,9 @@ do
     Rechecks.request(c)
     Announcements.announce_early(c, id)
     local job_key = c.JOB .. id
-    local settled_at, pushed, ahead, token, settled_token, seq, epoch_of_seq, pending_deletion, finished, state, reply_to, status, generation,
+    local settled_at, pushed, ahead, token, settled_token, seq, epoch_of_seq, pending_deletion, finished, state, reply_to, generation,
       lost, digests = unpack(call('HMGET', job_key, 'settled_until', 'pushed', 'ahead', 'token', 'settled', 'seq', 'epoch', 'pending_deletion', 'finished',
-        'state', 'reply_to', 'status', 'generation', 'lost', 'url_digests'))
+        'state', 'reply_to', 'generation', 'lost', 'url_digests'))
     UrlIndex.forget(c, { id, digests or nil })
     -- An operation that came later settles at least until the millisecond of the end.
     if state ~= 'cancelled' and to_integer(settled_at) < to_integer(finished) then settled_at = nil end
@@ -141,7 +141,8 @@ do
     if pending_deletion and pending_deletion ~= '' then call('HSET', job_key, 'pending_deletion', pending_deletion) end
     -- These reply lists have received their event, and must not receive another one.
     if reply_to then call('HSET', job_key, 'reply_to', reply_to) end
-    if status then Responses.forget(c, { id }) end
+    -- The hash of an earlier job of this id may have expired while no tick removed what it counts.
+    Responses.forget(c, { id })
     local runs = {}
     for _, run in ipairs({ match(generation or '', '^%x+') or '', token or '', settled_token or '' }) do
       if run ~= '' then runs[#runs + 1] = run end
