@@ -35,8 +35,10 @@ extension Ledger {
         guard var job = jobs[id] else { return }
         let before = job.facts
         var state = before.state
-        // A retry by hand counts the deadline anew, and that of a webhook counts from its first claim.
-        if before.state == .failed || before.state == nil && job.isInternal, let deadline = after.deadline,
+        // A retry and a continuation of a failed job count the deadline anew, and that of a webhook counts from its first
+        // claim. A call may fail a job whose deadline has passed, and then continue it.
+        let mayFail = job.deadlines.contains { $0 <= now }
+        if before.state == .failed || before.state == nil && job.isInternal || mayFail, let deadline = after.deadline,
             job.periods.contains(deadline - now)
         {
             job.deadlines.insert(deadline)
