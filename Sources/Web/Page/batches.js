@@ -147,7 +147,7 @@ function one(context, name) {
   const bar = partsBar();
   const facts = el("dl", { class: "about" });
   const whole = el("div", { class: "stack" }, el("section", { class: "card padded" }, bar.bar), el("ul", { class: "strip" }, [...tiles.values()].map(({ item }) => item)),
-    card("About this batch", {}, facts, el("p", { class: "padded dim" }, "Its jobs that have not ended: ", unended.flatMap((what) => [link(path("jobs", [what], { batch: name }), what), " "]))));
+    card("About this batch", {}, facts, el("p", { class: "padded dim" }, "Its jobs that have not ended: ", unended.flatMap((what, index) => [index ? ", " : "", link(path("jobs", [what], { batch: name }), what)]))));
   const note = el("p", { class: "hit", hidden: true });
   whole.hidden = true;
   body.append(note, whole);

@@ -15,7 +15,7 @@ export function groups(context, content) {
   const body = el("div", { class: "groups", role: "list", hidden: true });
   const footer = el("span", { role: "status" }, "Reading …");
   const empty = el("div", { class: "empty", hidden: true }, el("p", {}, "No failed job is kept."), el("p", {}, link(path("jobs", ["running"]), "Show what runs")));
-  const head = el("div", { class: "group-head", "aria-hidden": "true" }, el("span", { class: "reason" }, "Reason, and what helps"), el("span", {}, "Host"), el("span", {}, "Failures, last hour"), el("span", { class: "number" }, "Jobs"), el("span"));
+  const head = el("div", { class: "group-head", "aria-hidden": "true" }, el("span", { class: "reason" }, "Reason, and what helps"), el("span", {}, "Host"), el("span", {}, "Failures, 1 h"), el("span", { class: "number" }, "Jobs"), el("span"));
   content.append(el("section", { class: "card group-card" }, head, body, empty, el("div", { class: "list-foot" }, footer,
     el("span", { class: "hints" }, el("span", {}, key("o"), "open a group"), isOperator ? el("span", {}, key("r"), "retry") : null, el("span", {}, key("?"), "all keys")))));
   let now = 0;

@@ -216,7 +216,7 @@ export function jobs(context) {
       redraw(sums, [facets.total, facets.speed, bytes(facets.left)], () => [`${count(facets.total)} running at `, el("strong", {}, speed(facets.speed)), facets.left ? `, ${bytes(facets.left)} left` : ""]);
     } else if (state === "failed" && facets && !isFiltered) {
       const may = Object.fromEntries(facets.retryable).true ?? 0;
-      redraw(sums, [facets.total, may], () => [`${count(facets.total)} failed${facets.total ? "; " : ""}`, facets.total ? el("strong", {}, `a retry may help ${count(may)}`) : ""]);
+      redraw(sums, [facets.total, may], () => [`${count(facets.total)} failed${facets.total ? "; " : ""}`, facets.total ? el("strong", {}, may ? `a retry may help ${count(may)}` : "a retry will not help") : ""]);
     } else write(sums, list?.words() ?? "");
   }
 

@@ -13,7 +13,7 @@ export function rejected({ queue, live, body, title, header, isOperator, ready, 
   header(sentence, []);
   const lines = el("tbody");
   const empty = el("div", { class: "empty" }, el("p", {}, "Every element was a valid job."), el("p", { class: "dim" }, "What is pushed and is not one appears here for a day."));
-  const box = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Rejected elements" }, el("table", { class: "wide-rows" }, el("caption", { class: "hidden" }, "Rejected elements"),
+  const box = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Rejected elements" }, el("table", { class: "wide-rows stacked" }, el("caption", { class: "hidden" }, "Rejected elements"),
     el("thead", {}, el("tr", {}, ["Reason", "Element", "Age"].map((text, index) => el("th", { scope: "col", class: index === 2 ? "number" : "" }, text)))), lines));
   empty.hidden = box.hidden = true;
   body.append(el("div", { class: "card" }, box, empty));
@@ -33,6 +33,6 @@ export function rejected({ queue, live, body, title, header, isOperator, ready, 
     empty.hidden = all.length > 0;
     const now = serverNow();
     redraw(lines, [all, Math.floor(now / 60_000)], () => all.map((entry) => el("tr", {}, el("th", { scope: "row", class: "any" }, entry.reason ?? ""),
-      el("td", { class: "any" }, isOperator ? el("code", {}, entry.element ?? "") : el("span", { class: "dim" }, "only operators see it")), el("td", { class: "number" }, ago(entry.at, now)))));
+      el("td", { class: "wide any" }, isOperator ? el("code", {}, entry.element ?? "") : el("span", { class: "dim" }, "only operators see it")), el("td", { class: "number" }, ago(entry.at, now)))));
   })]);
 }
