@@ -1,7 +1,7 @@
 """What downloads cost, beside other programs in the same run: the CPU time of 500 small files and of one large file, and,
 if they are named, the rows of docs/evaluate/performance.md that need no network.
 
-  cost.py HAUL DIRECTORY [files|large|jobs|tiny|calls|memory|small_jobs|neighbour]…      started by run.sh
+  cost.py HAUL DIRECTORY [files|large|jobs|commands|tiny|calls|memory|small_jobs|neighbour]…      started by run.sh
 
 `files` and `large` compare only CPU time (getrusage, user and system). On a busy machine it says more than elapsed time.
 HAUL_BEFORE may name another build of haul. HAUL_PEER may name the C source of another downloader, whose arguments are
@@ -15,6 +15,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "chaos"))
+import commands
 import results
 from processes import Process, RedisServer, Worker
 from resp import Redis
@@ -324,6 +325,21 @@ class Bench:
             ratios = zip(*([now / before for now, before in zip(*pair)] for pair in pairs))
             print("after / before, medians of the pairs: clock, worker, Redis: "
                   + ", ".join(f"{statistics.median(column):.3f}" for column in ratios), flush=True)
+
+    def commands(self):
+        """What the commands of such a job cost Redis without the functions' own work."""
+        costs = []
+        for _ in range(ROUNDS):
+            redis = RedisServer(self.next_folder(), "redis")
+            self.running = [redis]
+            redis.start()
+            connection = Redis(redis.socket, 30)
+            spent = redis.cpu
+            count = commands.run(connection, JOBS)
+            costs.append((redis.cpu - spent) * 1e6 / count)
+            redis.end(15)
+        print(f"the commands of a job of 100 bytes alone: {statistics.median(costs):.1f} µs of Redis each "
+              f"({min(costs):.1f} to {max(costs):.1f})", flush=True)
 
     def neighbour(self):
         """What a program that writes a file of 1 GiB and syncs it loses, while a worker downloads small files and syncs
