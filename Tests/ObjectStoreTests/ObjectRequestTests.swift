@@ -116,6 +116,24 @@ import Testing
         #expect(origin.requests.count == 4)
     }
 
+    @Test("a clock that the bucket refuses after each correction is a failure that is retried") func wrongClock()
+        async throws
+    {
+        let origin = try OriginServer { _ in Self.error(403, "RequestTimeTooSkewed") }
+        let sources = try sources(origin, key: "KEY")
+        do {
+            _ = try await part(sources)
+            Issue.record("no failure")
+        } catch TransferError.failed(let failure) {
+            #expect(failure.code == .io && !failure.isFinal && failure.blamesMirror, "\(failure)")
+            #expect(
+                failure.message
+                    == "the bucket films says that this machine's clock is wrong: set the clock (HTTP 403, RequestTimeTooSkewed)"
+            )
+        }
+        #expect(origin.requests.count == 3)
+    }
+
     @Test(
         "without credentials a worker tries again, a command does not, and both say where they have looked",
         arguments: [true, false])

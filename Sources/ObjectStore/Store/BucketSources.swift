@@ -165,6 +165,16 @@ package final class BucketSources: SourceBuckets {
         if error.status == 0 || error.kind == .expired {
             return credentialsFailure(error, bucket, location, isOption: isOption)
         }
+        if error.kind == .clock {
+            // The clock jumped again after each correction, or the server sent no Date. That is not the job's fault, so
+            // it is tried again.
+            var failure = Failure(
+                .io,
+                "the bucket \(bucket) says that this machine's clock is wrong: set the clock (HTTP \(error.status), \(error.code))"
+            )
+            failure.blamesMirror = true
+            return failure
+        }
         let advice =
             switch error.kind {
             case _ where error.code == "InvalidObjectState":
